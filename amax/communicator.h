@@ -1,0 +1,43 @@
+// The one verb that amax state needs from a process group: max of uint32.
+//
+// Ownership: borrowed by RecipeState, must outlive it. One Communicator object
+// is one rank's handle. Threads: a handle is used by one thread at a time;
+// different ranks' handles from different threads.
+//
+// Outcome: every rank of the group calls AllReduceMax with the same count, in
+// the same order. Either all of them get the maximum, or none does: then data
+// is unchanged and the Status says why (DeadlineExceeded when a rank did not
+// come in time, FailedPrecondition for unequal counts). After a failure the
+// group is broken: every later call on any rank returns that first error at
+// once.
+//
+// Example:
+//   std::vector<std::unique_ptr<Communicator>> ranks =
+//       CreateInProcessCommunicators(4, {.deadline = absl::Seconds(5)});
+//   ranks[r]->AllReduceMax(absl::MakeSpan(words), stream);   // from 4 threads
+#ifndef SCALEKEEPER_AMAX_COMMUNICATOR_H_
+#define SCALEKEEPER_AMAX_COMMUNICATOR_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "base/device.h"
+
+namespace scalekeeper {
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;  // 0..size()-1
+  virtual int size() const = 0;
+
+  // In place, element-wise, on `stream`. An in-process call synchronizes.
+  virtual absl::Status AllReduceMax(absl::Span<uint32_t> data,
+                                    Stream stream) = 0;
+};
+
+}  // namespace scalekeeper
+
+#endif  // SCALEKEEPER_AMAX_COMMUNICATOR_H_

@@ -1,0 +1,164 @@
+// RecipeState: owns every amax, scale and amax history of one job on one
+// device.
+//
+// Order of calls: Create -> AddModule* / AddSlot* -> Freeze -> per step:
+// quantize (observes into the slots), EndStep. Anything else is
+// FailedPrecondition.
+//
+// Threads: any number of RecipeStates per process, each bound to one device.
+// Different slots may be observed from different threads and streams at once;
+// every method that is not const needs the caller's exclusion.
+//
+// Step. Scales are constant within a step; amaxes accumulate with max, so
+// micro-batches, recomputation and shared modules change neither the history
+// nor the number of collectives. EndStep packs the amaxes of each group into
+// one message, reduces it (every rank always joins; an idle one contributes 0)
+// and updates all slots. After a failed EndStep the state is wholly that before
+// it (step() tells), the observations are kept and nothing was lost.
+//
+// Freeze and EndStep are collective over each group. Freeze compares the
+// fingerprint of the recipe and of that group's slots, and fails on every rank,
+// naming the difference, when they are not equal.
+//
+// Example:
+//   SK_ASSIGN_OR_RETURN(Recipe recipe, Recipe::Load("delayed_hybrid"));
+//   RecipeStateOptions options;
+//   options.groups["default"] = communicator;         // none: a group of one
+//   SK_ASSIGN_OR_RETURN(std::unique_ptr<RecipeState> state,
+//                       RecipeState::Create(recipe, options));
+//   SK_ASSIGN_OR_RETURN(ModuleSlots fc1, state->AddModule("layers.0.fc1"));
+//   SK_RETURN_IF_ERROR(state->Freeze());
+//   Observe(state->View(fc1.input), AmaxBits(3.0f));
+//   SK_RETURN_IF_ERROR(state->EndStep(stream));       // scale is now 448 / 3
+//   state->AddModule("late");                         // FailedPrecondition
+#ifndef SCALEKEEPER_AMAX_RECIPE_STATE_H_
+#define SCALEKEEPER_AMAX_RECIPE_STATE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "amax/communicator.h"
+#include "amax/slot_view.h"
+#include "base/buffer.h"
+#include "base/device.h"
+#include "recipe/recipe.h"
+
+namespace scalekeeper {
+
+// Names a slot in the order of AddModule / AddSlot calls; stays valid until the
+// RecipeState is destroyed.
+struct SlotId {
+  int32_t value = -1;
+  friend bool operator==(SlotId a, SlotId b) { return a.value == b.value; }
+};
+
+struct ModuleSlots {
+  SlotId input, weight, grad;
+  SlotId slot(Role role) const {
+    return role == Role::kInput ? input : role == Role::kWeight ? weight : grad;
+  }
+};
+
+struct RecipeStateOptions {
+  Device device;
+  Allocator* allocator = nullptr;  // null: the device's default
+  // Group name -> this rank's communicator, borrowed. With an empty map every
+  // group is this process alone; otherwise each enabled group must be bound.
+  std::map<std::string, Communicator*> groups;
+};
+
+// What a group sends per step: reduce `data` with uint32 max over the group.
+struct AmaxMessageView {
+  uint32_t* data = nullptr;
+  size_t count = 0;
+};
+
+struct StepCounters {
+  int64_t updates = 0;      // completed EndStep / Update calls
+  int64_t collectives = 0;  // AllReduceMax calls of completed steps
+  int64_t skipped = 0;      // of the updates, those a skip_flag dropped
+};
+
+class RecipeState {
+ public:
+  static absl::StatusOr<std::unique_ptr<RecipeState>> Create(
+      Recipe recipe, RecipeStateOptions options);
+  ~RecipeState();
+
+  // Declares a linear layer (three slots), or one more slot (an attention's s,
+  // o, dp): it takes the policy that `module` gets for `role`, and is called
+  // "module/name". InvalidArgument on an empty or repeated name.
+  absl::StatusOr<ModuleSlots> AddModule(absl::string_view module);
+  absl::StatusOr<SlotId> AddSlot(absl::string_view module,
+                                 absl::string_view name, Role role);
+
+  // Resolves, allocates, compares with the other ranks. Collective;
+  // synchronizes.
+  absl::Status Freeze();
+
+  // The program's step number for the coming step; switches phases. Called
+  // between steps; 0 before the first call.
+  absl::Status SetStep(int64_t step);
+  int64_t step() const;
+
+  // Pack + reduce + Update. `skip_flag` (device word, may be null): non-zero on
+  // any rank of a group drops that group's observations on all of its ranks.
+  absl::Status EndStep(Stream stream, const uint32_t* skip_flag = nullptr);
+
+  // The parts, for a stack that owns its collectives: for each group, reduce
+  // AmaxMessage(group) with uint32 max, then Update.
+  absl::Status Pack(Stream stream, const uint32_t* skip_flag = nullptr);
+  absl::StatusOr<AmaxMessageView> AmaxMessage(absl::string_view group);
+  absl::Status Update(Stream stream, const uint32_t* skip_flag = nullptr);
+
+  // Back to the state before the last completed step (one level), so that the
+  // survivors of a lost rank all stand at the same step. Synchronizes.
+  absl::Status RestorePrevious(Stream stream);
+
+  // What the last steps could not report when they were enqueued; synchronizes.
+  // OutOfRange naming slots with a non-finite amax, DataLoss when the ranks of
+  // a group disagree, else the error of a failed step. Sticky until ClearFlags.
+  absl::Status Check(Stream stream) const;
+  absl::StatusOr<std::vector<std::string>> NonFiniteSlots(Stream stream) const;
+  absl::Status ClearFlags(Stream stream);
+
+  bool frozen() const;
+  const Recipe& recipe() const;
+  Device device() const;
+  StepCounters counters() const;
+  std::vector<std::string> groups() const;
+
+  size_t slot_count() const;
+  const std::string& name(SlotId slot) const;  // "layers.0.fc1/input"
+  // Of the active phase; after Freeze.
+  const Policy& policy(SlotId slot) const;
+  // One per phase of the recipe; after Freeze.
+  const std::vector<Policy>& policies(SlotId slot) const;
+  int active_phase() const;
+  const GemmPolicy& gemm_policy(absl::string_view module, Gemm gemm) const;
+
+  // Device words of a slot whose policy is `delayed` in some phase; null
+  // pointers for the others, which observe nothing. After Freeze.
+  SlotView View(SlotId slot) const;
+  // Host copies, for people and tests; synchronizes.
+  absl::StatusOr<float> Scale(SlotId slot, Stream stream) const;
+  // The window's amaxes as bits, oldest first.
+  absl::StatusOr<std::vector<uint32_t>> Window(SlotId slot,
+                                               Stream stream) const;
+
+ private:
+  struct Rep;
+  explicit RecipeState(std::unique_ptr<Rep> rep);
+  std::unique_ptr<Rep> rep_;
+};
+
+}  // namespace scalekeeper
+
+#endif  // SCALEKEEPER_AMAX_RECIPE_STATE_H_

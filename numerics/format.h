@@ -1,0 +1,150 @@
+// The low-precision element formats, and their encode / decode.
+//
+//   format     max finite  min normal  min subnormal  NaN code        infinity
+//   E4M3 (FN)  448         2^-6        2^-9           0x7F 0xFF       none
+//   E5M2       57344       2^-14       2^-16          0x7D-0x7F, +80  0x7C 0xFC
+//   E2M1       6           1           0.5            none            none
+//
+// Cast (OCP OFP8 and MX, saturating): round to nearest, ties to even, then
+// saturate to the largest finite value, infinities too. The sign of zero is
+// kept. NaN stays NaN in FP8 (sign kept, code 0x7F in E4M3 and E5M2); E2M1 has
+// none, so NaN gives +6 (code 7) and the caller raises the non-finite flag.
+// A cast rounds once, straight from float32; never through bfloat16 or half.
+//
+// Normal results differ from the input by at most 2^-(mantissa bits + 1) of it.
+//
+// Example:
+//   uint8_t code = EncodeE4M3(x * scale);       // one product, one rounding
+//   float back = DecodeE4M3(code) * scale_inv;
+#ifndef SCALEKEEPER_NUMERICS_FORMAT_H_
+#define SCALEKEEPER_NUMERICS_FORMAT_H_
+
+#include <cstdint>
+
+#include "numerics/bits.h"
+#include "numerics/host_device.h"
+
+namespace scalekeeper {
+
+// Element formats that a recipe can name.
+enum class Format { kE4M3, kE5M2, kE2M1 };
+
+namespace internal {
+
+// One sign bit, kExponentBits, kMantissaBits; the code kMaxCode is the largest
+// finite magnitude and the code kNanCode stands for NaN.
+template <int kExponentBits, int kMantissaBits, int kBias, uint32_t kMaxCode,
+          uint32_t kMaxFiniteBits, uint32_t kNanCode, bool kNanHasSign>
+struct MiniFloat {
+  static constexpr int kShift = 23 - kMantissaBits;
+  static constexpr int kSignShift = 31 - kExponentBits - kMantissaBits;
+
+  SK_HOST_DEVICE static uint8_t Encode(float value) {
+    const uint32_t bits = BitsFromFloat(value);
+    const uint32_t sign = (bits & kFloatSignBit) >> kSignShift;
+    const uint32_t magnitude = bits & kFloatMagnitudeMask;
+    if (magnitude > kFloatInfBits) {
+      return static_cast<uint8_t>(kNanHasSign ? (sign | kNanCode) : kNanCode);
+    }
+    if (magnitude >= kMaxFiniteBits) {
+      return static_cast<uint8_t>(sign | kMaxCode);
+    }
+    constexpr uint32_t kMinNormalBits = static_cast<uint32_t>(128 - kBias)
+                                        << 23;
+    if (magnitude < kMinNormalBits) {
+      // Subnormal result: adding the power of two whose ulp is the smallest
+      // subnormal makes the float32 adder round to nearest even for us.
+      constexpr uint32_t kMagicBits =
+          static_cast<uint32_t>(128 - kBias - kMantissaBits + 23) << 23;
+      const float sum = FloatFromBits(magnitude) + FloatFromBits(kMagicBits);
+      return static_cast<uint8_t>(sign | (BitsFromFloat(sum) - kMagicBits));
+    }
+    const uint32_t odd = (magnitude >> kShift) & 1u;
+    const uint32_t rounded = magnitude + ((1u << (kShift - 1)) - 1u) + odd;
+    constexpr uint32_t kRebias = static_cast<uint32_t>(127 - kBias)
+                                 << kMantissaBits;
+    return static_cast<uint8_t>(sign | ((rounded >> kShift) - kRebias));
+  }
+
+  // Finite codes only.
+  SK_HOST_DEVICE static float DecodeFinite(uint32_t code) {
+    constexpr uint32_t kMagnitudeMask =
+        (1u << (kExponentBits + kMantissaBits)) - 1u;
+    const uint32_t sign = (code << kSignShift) & kFloatSignBit;
+    const uint32_t magnitude = code & kMagnitudeMask;
+    if (magnitude < (1u << kMantissaBits)) {
+      constexpr uint32_t kSubnormalBits =
+          static_cast<uint32_t>(128 - kBias - kMantissaBits) << 23;
+      const float value =
+          static_cast<float>(magnitude) * FloatFromBits(kSubnormalBits);
+      return FloatFromBits(sign | BitsFromFloat(value));
+    }
+    return FloatFromBits(sign | ((magnitude << kShift) +
+                                 (static_cast<uint32_t>(127 - kBias) << 23)));
+  }
+};
+
+using E4M3 = MiniFloat<4, 3, 7, 0x7Eu, 0x43E00000u, 0x7Fu, true>;
+using E5M2 = MiniFloat<5, 2, 15, 0x7Bu, 0x47600000u, 0x7Fu, true>;
+using E2M1 = MiniFloat<2, 1, 1, 0x7u, 0x40C00000u, 0x7u, false>;
+
+}  // namespace internal
+
+SK_HOST_DEVICE inline uint8_t EncodeE4M3(float value) {
+  return internal::E4M3::Encode(value);
+}
+SK_HOST_DEVICE inline uint8_t EncodeE5M2(float value) {
+  return internal::E5M2::Encode(value);
+}
+// The code is in the low four bits.
+SK_HOST_DEVICE inline uint8_t EncodeE2M1(float value) {
+  return internal::E2M1::Encode(value);
+}
+
+SK_HOST_DEVICE inline float DecodeE4M3(uint8_t code) {
+  if ((code & 0x7Fu) == 0x7Fu) return FloatFromBits(0x7FC00000u);
+  return internal::E4M3::DecodeFinite(code);
+}
+SK_HOST_DEVICE inline float DecodeE5M2(uint8_t code) {
+  const uint32_t sign = static_cast<uint32_t>(code & 0x80u) << 24;
+  if ((code & 0x7Fu) == 0x7Cu) return FloatFromBits(sign | kFloatInfBits);
+  if ((code & 0x7Fu) > 0x7Cu) return FloatFromBits(0x7FC00000u);
+  return internal::E5M2::DecodeFinite(code);
+}
+SK_HOST_DEVICE inline float DecodeE2M1(uint8_t code) {
+  return internal::E2M1::DecodeFinite(code & 0xFu);
+}
+
+// The largest finite value ("fp8_max" in scale formulas).
+SK_HOST_DEVICE constexpr float FormatMax(Format format) {
+  return format == Format::kE4M3 ? 448.0f
+                                 : (format == Format::kE5M2 ? 57344.0f : 6.0f);
+}
+
+SK_HOST_DEVICE inline uint8_t Encode(Format format, float value) {
+  switch (format) {
+    case Format::kE4M3:
+      return EncodeE4M3(value);
+    case Format::kE5M2:
+      return EncodeE5M2(value);
+    case Format::kE2M1:
+      return EncodeE2M1(value);
+  }
+  return 0;
+}
+
+SK_HOST_DEVICE inline float Decode(Format format, uint8_t code) {
+  switch (format) {
+    case Format::kE4M3:
+      return DecodeE4M3(code);
+    case Format::kE5M2:
+      return DecodeE5M2(code);
+    case Format::kE2M1:
+      return DecodeE2M1(code);
+  }
+  return 0;
+}
+
+}  // namespace scalekeeper
+
+#endif  // SCALEKEEPER_NUMERICS_FORMAT_H_

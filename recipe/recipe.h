@@ -1,0 +1,85 @@
+// Recipe: what the user asked for, resolved and checked; immutable afterwards.
+//
+// Purpose. Turns a recipe file (protobuf text format, schema and field docs in
+// proto/recipe.proto), a preset's name, or a RecipeSpec built in code into an
+// object that answers one question: what does module M get at step S?
+// After Load / Parse / Create nothing checks configuration again.
+//
+// Threads: immutable, copyable (shared), safe from any thread.
+// Outcome: the one syntax fault, or all semantic faults at once, each on a line
+//   "file:line:column: error: field.path: got V, want ..."
+// as InvalidArgument; NotFound / PermissionDenied when a file cannot be read.
+//
+// Resolution, per item (input, weight, grad, each GEMM, amax_reduction): the
+// active phase's rules, the active phase itself, the recipe's rules in order,
+// the defaults; the first that sets the item wins. The active phase is the last
+// whose from_step <= step. Rules match whole module names (RE2).
+//
+// Example:
+//   SK_ASSIGN_OR_RETURN(Recipe recipe, Recipe::Load("delayed_hybrid"));
+//   SK_ASSIGN_OR_RETURN(ResolvedModules modules,
+//                       recipe.Resolve({"layers.0.fc1", "head"}));
+//   const Policy& w = modules.at(/*phase=*/0,
+//   /*module=*/1).policy(Role::kWeight); Recipe::Parse("defaults { all {
+//   delayed { margin: -1 } } }", "r.textproto");
+//       // r.textproto:1:27: error: defaults.all.delayed.margin: got -1, want
+//       0..32
+#ifndef SCALEKEEPER_RECIPE_RECIPE_H_
+#define SCALEKEEPER_RECIPE_RECIPE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "recipe/resolved_modules.h"
+#include "recipe/spec.h"
+
+namespace scalekeeper {
+
+class Recipe {
+ public:
+  // A preset's name or a file's path; a file wins over a preset of that name.
+  static absl::StatusOr<Recipe> Load(absl::string_view preset_or_path);
+  // Text in memory; `source` stands for the file name in errors.
+  static absl::StatusOr<Recipe> Parse(absl::string_view text,
+                                      absl::string_view source);
+  static absl::StatusOr<Recipe> Create(const RecipeSpec& spec);
+
+  const std::string& name() const;
+  const std::string& description() const;
+
+  // Phases in order, as their from_step; phase 0 is what holds before the first
+  // `phase` (from step 0 when the recipe has none). Never empty.
+  absl::Span<const int64_t> phase_from_steps() const;
+  // Index into phase_from_steps() of the phase that is active at `step` >= 0.
+  int ActivePhase(int64_t step) const;
+
+  // What every module gets in every phase. Fails, all faults at once, on: an
+  // empty or repeated module name, a rule that matches none of them (unless
+  // `optional`), a rule whose modules' items are all taken by earlier rules,
+  // two E5M2 operands in one GEMM.
+  absl::StatusOr<ResolvedModules> Resolve(
+      absl::Span<const std::string> modules) const;
+
+  // Canonical text: loads again to an equal recipe.
+  std::string ToString() const;
+
+  // 16 hexadecimal digits over every non-default field and numerics_version;
+  // comments, order of fields and spelling do not change it.
+  const std::string& fingerprint() const;
+
+  const RecipeSpec& spec() const;
+
+ private:
+  struct Rep;
+  explicit Recipe(std::shared_ptr<const Rep> rep);
+  std::shared_ptr<const Rep> rep_;
+};
+
+}  // namespace scalekeeper
+
+#endif  // SCALEKEEPER_RECIPE_RECIPE_H_

@@ -1,0 +1,14 @@
+"""Warnings that our own code is built with. They do not reach a consumer's code."""
+
+SCALEKEEPER_COPTS = [
+    "-Wall",
+    "-Wextra",
+    "-Wconversion",
+    "-Werror",
+    # GCC 12 reports these inside inlined library code (absl, the standard library).
+    "-Wno-maybe-uninitialized",
+    "-Wno-stringop-overflow",
+]
+
+# Test sources meet GoogleTest's macros, which convert signs freely.
+SCALEKEEPER_TEST_COPTS = SCALEKEEPER_COPTS + ["-Wno-sign-conversion"]
