@@ -20,17 +20,15 @@ namespace {
 constexpr size_t kMaxNames = 10;
 
 // `text` of rank `root`, on every rank: a maximum with zeros.
-absl::StatusOr<std::string> Broadcast(Communicator* communicator,
-                                      Stream stream, int root,
-                                      absl::string_view text) {
+absl::StatusOr<std::string> Broadcast(Communicator* communicator, Stream stream,
+                                      int root, absl::string_view text) {
   const bool sender = communicator->rank() == root;
   uint32_t size = sender ? static_cast<uint32_t>(text.size()) : 0;
   SK_RETURN_IF_ERROR(
       communicator->AllReduceMax(absl::MakeSpan(&size, 1), stream));
   std::vector<uint32_t> words((size_t{size} + 3) / 4);
   if (sender && size != 0) std::memcpy(words.data(), text.data(), size);
-  SK_RETURN_IF_ERROR(
-      communicator->AllReduceMax(absl::MakeSpan(words), stream));
+  SK_RETURN_IF_ERROR(communicator->AllReduceMax(absl::MakeSpan(words), stream));
   std::string received(size, '\0');
   if (size != 0) std::memcpy(received.data(), words.data(), size);
   return received;
@@ -51,8 +49,8 @@ absl::Status ShareError(Communicator* communicator, Stream stream,
                         const absl::Status& local) {
   SK_ASSIGN_OR_RETURN(const int root,
                       LowestRank(communicator, stream, !local.ok()));
-  const std::string mine = absl::StrCat(static_cast<int>(local.code()), "\t",
-                                        local.message());
+  const std::string mine =
+      absl::StrCat(static_cast<int>(local.code()), "\t", local.message());
   SK_ASSIGN_OR_RETURN(const std::string text,
                       Broadcast(communicator, stream, root, mine));
   if (!local.ok()) return local;
@@ -67,8 +65,8 @@ absl::Status ShareError(Communicator* communicator, Stream stream,
 }
 
 std::string Serialize(const AgreementTable& table) {
-  std::string text = absl::StrCat(table.recipe_fingerprint, "\n",
-                                  table.slots.size(), "\n");
+  std::string text =
+      absl::StrCat(table.recipe_fingerprint, "\n", table.slots.size(), "\n");
   for (const AgreementTable::Slot& slot : table.slots) {
     absl::StrAppend(&text, slot.name, "\t", slot.description, "\n");
   }
@@ -167,17 +165,16 @@ std::string DescribeDifference(const AgreementTable& reference,
     parts.push_back(absl::StrCat("rank ", rank, " lacks ", ListNames(lacking)));
   }
   if (!other.empty()) {
-    parts.push_back(absl::StrCat("rank 0 lacks ", ListNames(other),
-                                 " of rank ", rank));
+    parts.push_back(
+        absl::StrCat("rank 0 lacks ", ListNames(other), " of rank ", rank));
   }
   parts.insert(parts.end(), differences.begin(), differences.end());
   if (reference.recipe_fingerprint != own.recipe_fingerprint) {
     const auto only_0 = LinesMissing(reference.recipe, own.recipe);
     const auto only_own = LinesMissing(own.recipe, reference.recipe);
-    parts.push_back(absl::StrCat("the recipes differ (fingerprint ",
-                                 reference.recipe_fingerprint, " on rank 0, ",
-                                 own.recipe_fingerprint, " on rank ", rank,
-                                 ")"));
+    parts.push_back(absl::StrCat(
+        "the recipes differ (fingerprint ", reference.recipe_fingerprint,
+        " on rank 0, ", own.recipe_fingerprint, " on rank ", rank, ")"));
     if (!only_0.empty()) {
       parts.push_back(
           absl::StrCat("recipe lines only on rank 0: ", ListNames(only_0)));
@@ -196,8 +193,7 @@ absl::Status AgreeOnTable(Communicator* communicator, Stream stream,
   const uint32_t low = static_cast<uint32_t>(fingerprint);
   const uint32_t high = static_cast<uint32_t>(fingerprint >> 32);
   uint32_t words[] = {local.ok() ? 0u : 1u, low, high, ~low, ~high};
-  SK_RETURN_IF_ERROR(
-      communicator->AllReduceMax(absl::MakeSpan(words), stream));
+  SK_RETURN_IF_ERROR(communicator->AllReduceMax(absl::MakeSpan(words), stream));
   if (words[0] != 0) return ShareError(communicator, stream, local);
   if (words[1] == ~words[3] && words[2] == ~words[4]) return absl::OkStatus();
 

@@ -14,7 +14,8 @@
 //
 // Example:
 //   SK_ASSIGN_OR_RETURN(Arena arena, Arena::Create(HostAllocator(), layout));
-//   SlotDescriptor d = arena.Placement(slot);   // where its ring and maxima lie
+//   SlotDescriptor d = arena.Placement(slot);   // where its ring and maxima
+//   lie
 #ifndef SCALEKEEPER_AMAX_ARENA_H_
 #define SCALEKEEPER_AMAX_ARENA_H_
 
@@ -52,8 +53,7 @@ class Arena {
   }
   // ring_offset of the slot's ring 0 or 1.
   uint64_t RingOffset(uint32_t slot, int ring) const {
-    return placements_[slot].ring_offset +
-           (ring == 0 ? 0 : second_ring_[slot]);
+    return placements_[slot].ring_offset + (ring == 0 ? 0 : second_ring_[slot]);
   }
   uint32_t MessageOffset(uint32_t group) const {
     return message_offsets_[group];

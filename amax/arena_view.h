@@ -64,9 +64,9 @@ struct GroupDescriptor {
 };
 
 struct GroupState {
-  uint64_t scale_hash = 0;        // of the members' scales (amax/update.h)
-  uint32_t ranks_disagree = 0;    // sticky
-  uint32_t skipped = 0;           // of the last update: 1 when it was dropped
+  uint64_t scale_hash = 0;      // of the members' scales (amax/update.h)
+  uint32_t ranks_disagree = 0;  // sticky
+  uint32_t skipped = 0;         // of the last update: 1 when it was dropped
 };
 
 struct StepState {

@@ -45,8 +45,8 @@ class MeetingPlace {
       if (!changed_.wait_until(lock, limit, over)) {
         Break(absl::DeadlineExceededError(absl::StrCat(
             "in-process collective ", sequence_, " of ", data.size(),
-            " words: ", AbsentRanks(), " of ", size(),
-            " did not come within ", absl::FormatDuration(deadline_))));
+            " words: ", AbsentRanks(), " of ", size(), " did not come within ",
+            absl::FormatDuration(deadline_))));
       }
     }
     // A collective that completed stays completed, whatever broke afterwards.

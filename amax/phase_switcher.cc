@@ -117,8 +117,8 @@ void PhaseSwitcher::SwitchTo(int phase) {
     const SlotDescriptor current = view.descriptors[i];
     backups_[i] = {current, view.histories[i], view.scale[i], view.measure[i],
                    rings_[i]};
-    const Policy& policy = table_->policies(
-        table_->arena_slots()[i])[static_cast<size_t>(phase)];
+    const Policy& policy =
+        table_->policies(table_->arena_slots()[i])[static_cast<size_t>(phase)];
     SlotDescriptor next = current;
     next.enabled = IsDelayed(policy);
     if (next.enabled) Describe(policy, &next);

@@ -14,6 +14,7 @@
 #include "amax/kernels.h"
 #include "amax/phase_switcher.h"
 #include "amax/slot_table.h"
+#include "amax/update.h"
 #include "base/status_macros.h"
 
 namespace scalekeeper {
@@ -53,12 +54,12 @@ struct RecipeState::Rep {
   absl::Status RequireNotPacked(absl::string_view call) const {
     if (!packed) return absl::OkStatus();
     return absl::FailedPreconditionError(absl::StrCat(
-        call, " between Pack and Update: finish the step with Update, or give "
-              "it up with CancelPack"));
+        call,
+        " between Pack and Update: finish the step with Update, or give "
+        "it up with CancelPack"));
   }
   bool Knows(SlotId slot) const {
-    return slot.value >= 0 &&
-           static_cast<size_t>(slot.value) < table.size();
+    return slot.value >= 0 && static_cast<size_t>(slot.value) < table.size();
   }
   int32_t CheckedSlot(SlotId slot, absl::string_view call) const {
     if (!Knows(slot)) {
@@ -131,8 +132,8 @@ absl::StatusOr<uint32_t> RecipeState::Rep::ArenaIndex(
   }
   const int32_t index = table.arena_index(slot.value);
   if (index < 0) {
-    const Policy& policy = table.policies(
-        slot.value)[static_cast<size_t>(phases.active_phase())];
+    const Policy& policy =
+        table.policies(slot.value)[static_cast<size_t>(phases.active_phase())];
     return absl::FailedPreconditionError(absl::StrCat(
         call, ": slot \"", table.name(slot.value), "\" is ",
         Name(policy.scaling), " and keeps no scale; only delayed slots do"));
@@ -158,8 +159,8 @@ absl::Status RecipeState::Rep::CheckGroupsAreBound() const {
 absl::Status RecipeState::Rep::Allocate() {
   Allocator* allocator =
       options.allocator != nullptr ? options.allocator : HostAllocator();
-  SK_ASSIGN_OR_RETURN(
-      Arena made, Arena::Create(allocator, PhaseSwitcher::LayoutOf(table)));
+  SK_ASSIGN_OR_RETURN(Arena made,
+                      Arena::Create(allocator, PhaseSwitcher::LayoutOf(table)));
   arena = std::make_unique<Arena>(std::move(made));
   phases = PhaseSwitcher(&table, arena.get(),
                          recipe.ActivePhase(step_before_freeze));
@@ -172,11 +173,11 @@ std::string RecipeState::Rep::DescribeSlot(int32_t slot) const {
   for (int phase = 0; phase < table.phases(); ++phase) {
     const Policy& policy = table.policies(slot)[static_cast<size_t>(phase)];
     const uint32_t group = table.group(phase, slot);
-    parts.push_back(absl::StrCat(
-        scalekeeper::Describe(policy), ", ",
-        group == table.groups().size()
-            ? "not reduced"
-            : absl::StrCat("group ", table.groups()[group])));
+    parts.push_back(
+        absl::StrCat(scalekeeper::Describe(policy), ", ",
+                     group == table.groups().size()
+                         ? "not reduced"
+                         : absl::StrCat("group ", table.groups()[group])));
   }
   return absl::StrJoin(parts, " | ");
 }
@@ -213,9 +214,9 @@ uint64_t RecipeState::Rep::Fingerprint(uint32_t group) const {
     for (int phase = 0; phase < table.phases(); ++phase) {
       const uint32_t g = table.group(phase, slot);
       member = member || g == group;
-      groups = HashBytes(groups, g < table.groups().size()
-                                     ? table.groups()[g]
-                                     : absl::string_view());
+      groups =
+          HashBytes(groups, g < table.groups().size() ? table.groups()[g]
+                                                      : absl::string_view());
     }
     if (!member) continue;
     hash = HashBytes(hash, table.name(slot));
@@ -231,11 +232,11 @@ absl::Status RecipeState::Rep::Agree(const absl::Status& local) const {
   absl::Status status = local;
   for (const auto& [name, communicator] : options.groups) {
     const uint32_t group = GroupIndex(name);
-    const absl::Status agreed = Annotate(
-        AgreeOnTable(communicator, Stream{}, status,
-                     local.ok() ? Fingerprint(group) : 0,
-                     [&] { return DescribeGroup(group); }),
-        absl::StrCat("Freeze, group \"", name, "\""));
+    const absl::Status agreed =
+        Annotate(AgreeOnTable(communicator, Stream{}, status,
+                              local.ok() ? Fingerprint(group) : 0,
+                              [&] { return DescribeGroup(group); }),
+                 absl::StrCat("Freeze, group \"", name, "\""));
     if (status.ok()) status = agreed;
   }
   return status;
@@ -271,11 +272,11 @@ absl::Status RecipeState::Rep::Reduce(Stream stream, int64_t* collectives) {
   for (const auto& [name, communicator] : options.groups) {
     const AmaxMessageView message = Message(GroupIndex(name));
     if (message.count == 0) continue;
-    SK_RETURN_IF_ERROR(Annotate(
-        communicator->AllReduceMax(absl::MakeSpan(message.data, message.count),
-                                   stream),
-        absl::StrCat("EndStep of step ", arena->view().step->step,
-                     ", group \"", name, "\"")));
+    SK_RETURN_IF_ERROR(
+        Annotate(communicator->AllReduceMax(
+                     absl::MakeSpan(message.data, message.count), stream),
+                 absl::StrCat("EndStep of step ", arena->view().step->step,
+                              ", group \"", name, "\"")));
     ++*collectives;
   }
   return absl::OkStatus();
@@ -372,8 +373,8 @@ absl::StatusOr<AmaxMessageView> RecipeState::AmaxMessage(
   const uint32_t index = rep_->GroupIndex(group);
   if (index == kNoGroup) {
     return absl::InvalidArgumentError(
-        absl::StrCat("AmaxMessage: got group \"", group, "\", want one of: ",
-                     Quoted(rep_->table.groups())));
+        absl::StrCat("AmaxMessage: got group \"", group,
+                     "\", want one of: ", Quoted(rep_->table.groups())));
   }
   return rep_->Message(index);
 }
@@ -422,16 +423,15 @@ absl::Status RecipeState::Check(Stream) const {
     return absl::DataLossError(absl::StrCat(
         "the ranks of group ", Quoted(groups),
         " did not agree on step, phase and scales",
-        rep.failure.ok() ? ""
-                         : absl::StrCat(": ", rep.failure.message())));
+        rep.failure.ok() ? "" : absl::StrCat(": ", rep.failure.message())));
   }
   std::vector<std::string> slots;
   for (uint32_t i = 0; i < view.slots; ++i) {
     const uint32_t times = view.histories[i].non_finite_steps;
     if (times == 0) continue;
-    slots.push_back(absl::StrCat("\"", rep.table.name(rep.table.arena_slots()[i]),
-                                 "\" (", times,
-                                 times == 1 ? " step)" : " steps)"));
+    slots.push_back(
+        absl::StrCat("\"", rep.table.name(rep.table.arena_slots()[i]), "\" (",
+                     times, times == 1 ? " step)" : " steps)"));
   }
   if (slots.empty()) return rep.failure;
   std::string text =
@@ -504,8 +504,7 @@ absl::StatusOr<ModuleSlots> RecipeState::AddModule(absl::string_view module) {
 }
 
 absl::StatusOr<SlotId> RecipeState::AddSlot(absl::string_view module,
-                                            absl::string_view name,
-                                            Role role) {
+                                            absl::string_view name, Role role) {
   if (frozen()) {
     return absl::FailedPreconditionError(
         absl::StrCat("AddSlot(\"", module, "\", \"", name,

@@ -79,9 +79,8 @@ absl::StatusOr<int32_t> SlotTable::AddSlot(absl::string_view module,
   }
   std::string full = absl::StrCat(module, "/", name);
   if (slot_names_.contains(full)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("AddSlot: slot \"", full,
-                     "\" was added before, want each name once"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "AddSlot: slot \"", full, "\" was added before, want each name once"));
   }
   return Append(std::move(full), ModuleIndex(module), role, true);
 }

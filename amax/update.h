@@ -196,9 +196,9 @@ SK_HOST_DEVICE inline void ChangeSlot(const ArenaView& arena, uint32_t slot,
   }
   const bool usable = selected != 0 && !IsNonFiniteAmax(selected);
   if (remake_scale && usable) {
-    SetScale(arena, slot,
-             ScaleFromAmax(FloatFromBits(selected), next.format_max,
-                           next.margin));
+    SetScale(
+        arena, slot,
+        ScaleFromAmax(FloatFromBits(selected), next.format_max, next.margin));
     arena.measure[slot] = 0;
   } else if (history.count == 0 || remake_scale) {
     arena.measure[slot] = measure_first ? 1 : 0;
