@@ -10,9 +10,8 @@ namespace {
 absl::Status ValidateUse(const QuantizedTensor& tensor,
                          const QuantizedData& data, absl::string_view what,
                          absl::string_view use) {
-  const size_t want =
-      static_cast<size_t>(tensor.rows * tensor.cols) *
-      SizeOf(tensor.code_dtype());
+  const size_t want = static_cast<size_t>(tensor.rows * tensor.cols) *
+                      SizeOf(tensor.code_dtype());
   if (data.codes.size() != want) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, ".", use, ".codes: got ", data.codes.size(),
@@ -22,10 +21,10 @@ absl::Status ValidateUse(const QuantizedTensor& tensor,
   const size_t scales =
       static_cast<size_t>(data.scale_rows * data.scale_cols) * sizeof(float);
   if (scales == 0 || data.scale_inv.size() != scales) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        what, ".", use, ".scale_inv: got ", data.scale_inv.size(),
-        " bytes for ", data.scale_rows, "x", data.scale_cols, " scales of ",
-        Describe(tensor)));
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ".", use, ".scale_inv: got ", data.scale_inv.size(),
+                     " bytes for ", data.scale_rows, "x", data.scale_cols,
+                     " scales of ", Describe(tensor)));
   }
   return absl::OkStatus();
 }
@@ -35,18 +34,18 @@ absl::Status ValidateUse(const QuantizedTensor& tensor,
 absl::Status ValidateTensor(const QuantizedTensor& tensor,
                             absl::string_view what) {
   if (tensor.rows < 0 || tensor.cols < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        what, ": got shape ", tensor.rows, "x", tensor.cols,
-        ", want extents >= 0"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": got shape ", tensor.rows, "x", tensor.cols,
+                     ", want extents >= 0"));
   }
   if (!tensor.row_wise && !tensor.column_wise) {
     return absl::InvalidArgumentError(
-        absl::StrCat(what, ": got a tensor without row-wise or column-wise data"
-                           " (default-constructed or moved from?)"));
+        absl::StrCat(what,
+                     ": got a tensor without row-wise or column-wise data"
+                     " (default-constructed or moved from?)"));
   }
   if (tensor.row_wise) {
-    SK_RETURN_IF_ERROR(
-        ValidateUse(tensor, *tensor.row_wise, what, "row_wise"));
+    SK_RETURN_IF_ERROR(ValidateUse(tensor, *tensor.row_wise, what, "row_wise"));
   }
   if (tensor.column_wise) {
     SK_RETURN_IF_ERROR(
@@ -63,36 +62,38 @@ absl::Status CheckHighPrecision(const ConstTensorView& view,
                    ", want float32, bfloat16 or float16"));
 }
 
-absl::Status DequantizeTensor(const QuantizedTensor& tensor,
-                              const TensorView& out, Stream stream) {
-  SK_RETURN_IF_ERROR(ValidateTensor(tensor, "tensor"));
+absl::Status CheckDequantize(const QuantizedTensor& q, const TensorView& out) {
+  SK_RETURN_IF_ERROR(ValidateTensor(q, "q"));
   SK_RETURN_IF_ERROR(CheckHighPrecision(out, "out"));
   SK_RETURN_IF_ERROR(ValidateOutputView(out, "out"));
-  if (out.rows != tensor.rows || out.cols != tensor.cols) {
+  if (out.rows != q.rows || out.cols != q.cols) {
     return absl::InvalidArgumentError(
         absl::StrCat("out: got shape ", out.rows, "x", out.cols, ", want ",
-                     tensor.rows, "x", tensor.cols));
+                     q.rows, "x", q.cols, " as q has"));
   }
-  if (out.device != tensor.device) {
+  if (out.device != q.device) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "out: got device ", Name(out.device), ", want ", Name(tensor.device)));
+        "out: got device ", Name(out.device), ", want ", Name(q.device)));
   }
-  const bool row_wise = tensor.row_wise.has_value();
+  return absl::OkStatus();
+}
+
+absl::Status DequantizeTensor(const QuantizedTensor& q, const TensorView& out,
+                              Stream stream) {
   const ConstTensorView codes =
-      row_wise ? RowWiseCodes(tensor) : ColumnWiseCodes(tensor);
-  switch (tensor.scaling) {
+      q.row_wise ? RowWiseCodes(q) : ColumnWiseCodes(q);
+  switch (q.scaling) {
     case Scaling::kHighPrecision:
       return kernels::Convert(codes, out, {}, stream);
     case Scaling::kDelayed:
     case Scaling::kCurrent: {
-      const QuantizedData& data =
-          row_wise ? *tensor.row_wise : *tensor.column_wise;
-      return kernels::Decode(codes, tensor.format, data.scale_inv.as<float>(),
-                             out, stream);
+      const QuantizedData& data = q.row_wise ? *q.row_wise : *q.column_wise;
+      return kernels::Decode(codes, q.format, data.scale_inv.as<float>(), out,
+                             stream);
     }
     default:
       return absl::UnimplementedError(absl::StrCat(
-          "tensor: Dequantize does not know scaling ", Name(tensor.scaling)));
+          "q: Dequantize does not know scaling ", Name(q.scaling)));
   }
 }
 

@@ -21,13 +21,17 @@ absl::Status ValidateTensor(const QuantizedTensor& tensor,
 absl::Status CheckHighPrecision(const ConstTensorView& view,
                                 absl::string_view what);
 
+// Checks the arguments of a dequantization of `q` into `out`: InvalidArgument
+// naming the argument on a shape, dtype or device that does not fit, or an
+// `out` whose elements overlap.
+absl::Status CheckDequantize(const QuantizedTensor& q, const TensorView& out);
+
 // out = code value * scale_inv: a float32 product, rounded to out's dtype; from
-// row-wise data, or from column-wise data where only that exists. `out` is R x C
-// with any strides that do not overlap.
-// InvalidArgument naming the argument on a shape, dtype or device that does not
-// fit; Unimplemented for a scaling that this function does not know.
-absl::Status DequantizeTensor(const QuantizedTensor& tensor,
-                              const TensorView& out, Stream stream);
+// row-wise data, or from column-wise data where only that exists. Arguments
+// that CheckDequantize accepts. Unimplemented for a scaling that is not known
+// here.
+absl::Status DequantizeTensor(const QuantizedTensor& q, const TensorView& out,
+                              Stream stream);
 
 }  // namespace scalekeeper
 

@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "numerics/bits.h"
 #include "quantizer/kernels.h"
 
 namespace scalekeeper {
@@ -39,11 +40,11 @@ ConstTensorView RowWiseCodes(const QuantizedTensor& tensor) {
 }
 
 ConstTensorView ColumnWiseCodes(const QuantizedTensor& tensor) {
-  return ConstTensorView(BasicTensorView<const void*>::Contiguous(
-                             tensor.column_wise->codes.data(),
-                             tensor.code_dtype(), tensor.cols, tensor.rows,
-                             tensor.device)
-                             .Transposed());
+  return ConstTensorView(
+      BasicTensorView<const void*>::Contiguous(tensor.column_wise->codes.data(),
+                                               tensor.code_dtype(), tensor.cols,
+                                               tensor.rows, tensor.device)
+          .Transposed());
 }
 
 absl::StatusOr<QuantizedTensor> AllocatePerTensor(int64_t rows, int64_t cols,
@@ -51,8 +52,8 @@ absl::StatusOr<QuantizedTensor> AllocatePerTensor(int64_t rows, int64_t cols,
                                                   Usages usages, Device device,
                                                   Allocator* allocator) {
   if (rows < 0 || cols < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "shape: got ", rows, "x", cols, ", want extents >= 0"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("shape: got ", rows, "x", cols, ", want extents >= 0"));
   }
   if (!usages.row_wise && !usages.column_wise) {
     return absl::InvalidArgumentError(

@@ -20,9 +20,9 @@ absl::Status Quantizer::CheckInput(const ConstTensorView& x) const {
   SK_RETURN_IF_ERROR(ValidateView(x, "x"));
   SK_RETURN_IF_ERROR(CheckHighPrecision(x, "x"));
   if (x.device != device_) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "x: got device ", Name(x.device), ", want ", Name(device_), " (",
-        name_, ")"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("x: got device ", Name(x.device), ", want ", Name(device_),
+                     " (", name_, ")"));
   }
   return absl::OkStatus();
 }
@@ -46,8 +46,7 @@ absl::StatusOr<QuantizedTensor> Quantizer::Quantize(ConstTensorView x,
 }
 
 absl::Status Quantizer::QuantizeInto(ConstTensorView x, QuantizedTensor* out,
-                                     const uint32_t* noop_flag,
-                                     Stream stream) {
+                                     const uint32_t* noop_flag, Stream stream) {
   SK_RETURN_IF_ERROR(CheckInput(x));
   if (out == nullptr) {
     return absl::InvalidArgumentError(
@@ -69,18 +68,7 @@ absl::Status Quantizer::QuantizeInto(ConstTensorView x, QuantizedTensor* out,
 
 absl::Status Quantizer::Dequantize(const QuantizedTensor& q, TensorView out,
                                    Stream stream) const {
-  SK_RETURN_IF_ERROR(ValidateTensor(q, "q"));
-  SK_RETURN_IF_ERROR(CheckHighPrecision(out, "out"));
-  SK_RETURN_IF_ERROR(ValidateOutputView(out, "out"));
-  if (out.rows != q.rows || out.cols != q.cols) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("out: got shape ", out.rows, "x", out.cols, ", want ",
-                     q.rows, "x", q.cols, " as q has"));
-  }
-  if (out.device != q.device) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "out: got device ", Name(out.device), ", want ", Name(q.device)));
-  }
+  SK_RETURN_IF_ERROR(CheckDequantize(q, out));
   return DequantizeImpl(q, out, stream);
 }
 
@@ -126,9 +114,9 @@ absl::Status Quantizer::CheckMadeUnder(const Policy& policy,
                                        const QuantizedTensor& out) const {
   const bool high_precision = policy.scaling == Scaling::kHighPrecision;
   if (out.scaling == policy.scaling &&
-      (high_precision
-           ? out.high_precision_dtype == policy.high_precision_dtype
-           : out.format == policy.format)) {
+      (high_precision ? out.high_precision_dtype == policy.high_precision_dtype
+                      : out.format == policy.format &&
+                            out.workspace.size() >= 2 * sizeof(uint32_t))) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(

@@ -10,10 +10,10 @@
 // thread). Zero elements work and observe nothing. Only a delayed policy
 // observes; scales change in RecipeState::EndStep and nowhere else.
 //
-// Work is queued on `stream`; only Measure synchronizes. Errors: InvalidArgument
-// naming the argument and its value for a null view, a wrong dtype, device or
-// shape; Unimplemented for what a subclass cannot do. A failed call leaves slot
-// and tensor as they were.
+// Work is queued on `stream`; only Measure synchronizes. Errors:
+// InvalidArgument naming the argument and its value for a null view, a wrong
+// dtype, device or shape; Unimplemented for what a subclass cannot do. A failed
+// call leaves slot and tensor as they were.
 //
 // Example:
 //   SK_ASSIGN_OR_RETURN(std::unique_ptr<Quantizer> q,
