@@ -126,7 +126,7 @@ TEST(FingerprintTest, PinnedValues) {
           "} }\n"
           "phase { from_step: 7 amax_reduction { enabled: false } rule { "
           "module: \"x\" grad { high_precision {} } } }"),
-      "775db5128169b082");
+      "fc6410a23e0b69a9");
 }
 
 TEST(FingerprintTest, IgnoresWhatChangesNoRun) {
