@@ -117,6 +117,9 @@ class RecipeState {
   absl::Status Pack(Stream stream, const uint32_t* skip_flag = nullptr);
   absl::StatusOr<AmaxMessageView> AmaxMessage(absl::string_view group);
   absl::Status Update(Stream stream, const uint32_t* skip_flag = nullptr);
+  // Gives up a Pack whose reduction failed; observations are kept, and the step
+  // can be tried again.
+  absl::Status CancelPack();
 
   // Back to the state before the last completed step (one level), so that the
   // survivors of a lost rank all stand at the same step. Synchronizes.
