@@ -7,9 +7,10 @@
 //
 // Cast (OCP OFP8 and MX, saturating): round to nearest, ties to even, then
 // saturate to the largest finite value, infinities too. The sign of zero is
-// kept. NaN stays NaN in FP8 (sign kept, code 0x7F in E4M3 and E5M2); E2M1 has
-// none, so NaN gives +6 (code 7) and the caller raises the non-finite flag.
-// A cast rounds once, straight from float32; never through bfloat16 or half.
+// kept. Any NaN gives code 0x7F in E4M3 and E5M2, as the conversion instruction
+// of the GPUs does; E2M1 has none, so NaN gives +6 (code 7) and the caller
+// raises the non-finite flag. A cast rounds once, straight from float32; never
+// through bfloat16 or half.
 //
 // Normal results differ from the input by at most 2^-(mantissa bits + 1) of it.
 //
@@ -41,7 +42,7 @@ SK_HOST_DEVICE constexpr uint32_t Select(bool condition, uint32_t yes,
 // One sign bit, kExponentBits, kMantissaBits; the code kMaxCode is the largest
 // finite magnitude and the code kNanCode stands for NaN.
 template <int kExponentBits, int kMantissaBits, int kBias, uint32_t kMaxCode,
-          uint32_t kMaxFiniteBits, uint32_t kNanCode, bool kNanHasSign>
+          uint32_t kMaxFiniteBits, uint32_t kNanCode>
 struct MiniFloat {
   static constexpr int kShift = 23 - kMantissaBits;
   static constexpr int kSignShift = 31 - kExponentBits - kMantissaBits;
@@ -69,8 +70,7 @@ struct MiniFloat {
     code = Select(magnitude >= kMaxFiniteBits, kMaxCode, code);
     const bool is_nan = magnitude > kFloatInfBits;
     code = Select(is_nan, kNanCode, code);
-    return static_cast<uint8_t>(
-        code | (kNanHasSign ? sign : Select(is_nan, 0u, sign)));
+    return static_cast<uint8_t>(code | Select(is_nan, 0u, sign));
   }
 
   // Finite codes only.
@@ -91,9 +91,9 @@ struct MiniFloat {
   }
 };
 
-using E4M3 = MiniFloat<4, 3, 7, 0x7Eu, 0x43E00000u, 0x7Fu, true>;
-using E5M2 = MiniFloat<5, 2, 15, 0x7Bu, 0x47600000u, 0x7Fu, true>;
-using E2M1 = MiniFloat<2, 1, 1, 0x7u, 0x40C00000u, 0x7u, false>;
+using E4M3 = MiniFloat<4, 3, 7, 0x7Eu, 0x43E00000u, 0x7Fu>;
+using E5M2 = MiniFloat<5, 2, 15, 0x7Bu, 0x47600000u, 0x7Fu>;
+using E2M1 = MiniFloat<2, 1, 1, 0x7u, 0x40C00000u, 0x7u>;
 
 }  // namespace internal
 

@@ -64,9 +64,9 @@ SK_HOST_DEVICE inline uint32_t CanonicalNaN(float value) {
 SK_HOST_DEVICE inline Decoded DecodeAll(uint32_t code) {
   const uint8_t byte = static_cast<uint8_t>(code);
   const uint16_t half = static_cast<uint16_t>(code);
-  return {CanonicalNaN(DecodeE4M3(byte)),    CanonicalNaN(DecodeE5M2(byte)),
-          CanonicalNaN(DecodeE2M1(byte)),    CanonicalNaN(DecodeE8M0(byte)),
-          CanonicalNaN(E8M0Scale(byte)),     CanonicalNaN(FloatFromBF16(half)),
+  return {CanonicalNaN(DecodeE4M3(byte)),  CanonicalNaN(DecodeE5M2(byte)),
+          CanonicalNaN(DecodeE2M1(byte)),  CanonicalNaN(DecodeE8M0(byte)),
+          CanonicalNaN(E8M0Scale(byte)),   CanonicalNaN(FloatFromBF16(half)),
           CanonicalNaN(FloatFromF16(half))};
 }
 
@@ -92,9 +92,9 @@ class DeviceArray {
   T* get() { return static_cast<T*>(data_); }
   std::vector<T> ToHost() {
     std::vector<T> host(n_);
-    EXPECT_EQ(cudaMemcpy(host.data(), data_, n_ * sizeof(T),
-                         cudaMemcpyDeviceToHost),
-              cudaSuccess);
+    EXPECT_EQ(
+        cudaMemcpy(host.data(), data_, n_ * sizeof(T), cudaMemcpyDeviceToHost),
+        cudaSuccess);
     return host;
   }
 
@@ -107,10 +107,10 @@ void ExpectParity(const std::vector<uint32_t>& inputs) {
   const int n = static_cast<int>(inputs.size());
   DeviceArray<uint32_t> device_inputs(inputs.size());
   DeviceArray<Results> device_results(inputs.size());
-  ASSERT_EQ(cudaMemcpy(device_inputs.get(), inputs.data(),
-                       inputs.size() * sizeof(uint32_t),
-                       cudaMemcpyHostToDevice),
-            cudaSuccess);
+  ASSERT_EQ(
+      cudaMemcpy(device_inputs.get(), inputs.data(),
+                 inputs.size() * sizeof(uint32_t), cudaMemcpyHostToDevice),
+      cudaSuccess);
   EvaluateKernel<<<(n + 255) / 256, 256>>>(device_inputs.get(),
                                            device_results.get(), n);
   ASSERT_EQ(cudaGetLastError(), cudaSuccess);
