@@ -96,8 +96,7 @@ int RunQuantize(absl::Span<const std::string> args, std::ostream& out,
       "                   (\"nan\", \"inf\", \"-inf\"), no scale is null");
   Flags f;
   flags.String("recipe", &f.recipe, "FILE", "recipe file or preset (required)");
-  flags.String("module", &f.module, "NAME",
-               "module, as the recipe's rules see\nit (required)");
+  flags.String("module", &f.module, "NAME", "as in training (required)");
   flags.Choice("role", &f.role, {"input", "weight", "grad"}, "(required)");
   flags.String("input", &f.input, "FILE",
                "raw values, little-endian, row-major (required)");
@@ -107,8 +106,7 @@ int RunQuantize(absl::Span<const std::string> args, std::ostream& out,
   flags.String("out", &f.out, "DIR", "made if it does not exist (required)");
   flags.Int64("step", &f.step, "N", "training step, for recipes with phases");
   flags.String("modules", &f.modules, "NAMES.txt",
-               "all module names, one a line: needed where a rule chooses\n"
-               "by layer number");
+               "all modules, one a line; for rules by layer number");
   std::vector<std::string> operands;
   if (const auto exit_code = flags.Parse(args, operands, out, err)) {
     return *exit_code;
