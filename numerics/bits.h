@@ -83,6 +83,21 @@ SK_HOST_DEVICE inline uint16_t F16FromFloat(float value) {
                                (((magnitude + round) >> 13) - (112u << 10)));
 }
 
+// The float32 next to `value` towards zero, its last bit set when inexact
+// ("round to odd"). Narrowing that to a 16-bit format rounds as if straight
+// from the double: float32 has more than two bits more than either format.
+SK_HOST_DEVICE inline float FloatFromDoubleToOdd(double value) {
+  const float nearest = static_cast<float>(value);
+  const double back = static_cast<double>(nearest);
+  // Equal, or NaN.
+  if (!(back < value) && !(back > value)) return nearest;
+  uint32_t bits = BitsFromFloat(nearest);
+  const bool away_from_zero =
+      value < 0 ? back < value : back > value;  // an infinity, too
+  if (away_from_zero) --bits;
+  return FloatFromBits(bits | 1u);
+}
+
 }  // namespace scalekeeper
 
 #endif  // SCALEKEEPER_NUMERICS_BITS_H_

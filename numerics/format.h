@@ -7,9 +7,10 @@
 //
 // Cast (OCP OFP8 and MX, saturating): round to nearest, ties to even, then
 // saturate to the largest finite value, infinities too. The sign of zero is
-// kept. NaN stays NaN in FP8 (sign kept, code 0x7F in E4M3 and E5M2); E2M1 has
-// none, so NaN gives +6 (code 7) and the caller raises the non-finite flag.
-// A cast rounds once, straight from float32; never through bfloat16 or half.
+// kept. Any NaN gives code 0x7F in E4M3 and E5M2, as the conversion instruction
+// of the GPUs does; E2M1 has none, so NaN gives +6 (code 7) and the caller
+// raises the non-finite flag. A cast rounds once, straight from float32; never
+// through bfloat16 or half.
 //
 // Normal results differ from the input by at most 2^-(mantissa bits + 1) of it.
 //
@@ -31,39 +32,45 @@ enum class Format { kE4M3, kE5M2, kE2M1 };
 
 namespace internal {
 
+// `condition ? yes : no` on bits, without a branch.
+SK_HOST_DEVICE constexpr uint32_t Select(bool condition, uint32_t yes,
+                                         uint32_t no) {
+  const uint32_t mask = 0u - static_cast<uint32_t>(condition);
+  return (yes & mask) | (no & ~mask);
+}
+
 // One sign bit, kExponentBits, kMantissaBits; the code kMaxCode is the largest
 // finite magnitude and the code kNanCode stands for NaN.
 template <int kExponentBits, int kMantissaBits, int kBias, uint32_t kMaxCode,
-          uint32_t kMaxFiniteBits, uint32_t kNanCode, bool kNanHasSign>
+          uint32_t kMaxFiniteBits, uint32_t kNanCode>
 struct MiniFloat {
   static constexpr int kShift = 23 - kMantissaBits;
   static constexpr int kSignShift = 31 - kExponentBits - kMantissaBits;
 
+  // Both roundings are computed and one is selected: without branches the loop
+  // around it vectorizes.
   SK_HOST_DEVICE static uint8_t Encode(float value) {
+    constexpr uint32_t kMinNormalBits = static_cast<uint32_t>(128 - kBias)
+                                        << 23;
+    constexpr uint32_t kMagicBits =
+        static_cast<uint32_t>(128 - kBias - kMantissaBits + 23) << 23;
+    constexpr uint32_t kRebias = static_cast<uint32_t>(127 - kBias)
+                                 << kMantissaBits;
     const uint32_t bits = BitsFromFloat(value);
     const uint32_t sign = (bits & kFloatSignBit) >> kSignShift;
     const uint32_t magnitude = bits & kFloatMagnitudeMask;
-    if (magnitude > kFloatInfBits) {
-      return static_cast<uint8_t>(kNanHasSign ? (sign | kNanCode) : kNanCode);
-    }
-    if (magnitude >= kMaxFiniteBits) {
-      return static_cast<uint8_t>(sign | kMaxCode);
-    }
-    constexpr uint32_t kMinNormalBits = static_cast<uint32_t>(128 - kBias)
-                                        << 23;
-    if (magnitude < kMinNormalBits) {
-      // Subnormal result: adding the power of two whose ulp is the smallest
-      // subnormal makes the float32 adder round to nearest even for us.
-      constexpr uint32_t kMagicBits =
-          static_cast<uint32_t>(128 - kBias - kMantissaBits + 23) << 23;
-      const float sum = FloatFromBits(magnitude) + FloatFromBits(kMagicBits);
-      return static_cast<uint8_t>(sign | (BitsFromFloat(sum) - kMagicBits));
-    }
+    // Subnormal result: adding the power of two whose ulp is the smallest
+    // subnormal makes the float32 adder round to nearest even for us.
+    const float sum = FloatFromBits(magnitude) + FloatFromBits(kMagicBits);
+    const uint32_t subnormal = BitsFromFloat(sum) - kMagicBits;
     const uint32_t odd = (magnitude >> kShift) & 1u;
     const uint32_t rounded = magnitude + ((1u << (kShift - 1)) - 1u) + odd;
-    constexpr uint32_t kRebias = static_cast<uint32_t>(127 - kBias)
-                                 << kMantissaBits;
-    return static_cast<uint8_t>(sign | ((rounded >> kShift) - kRebias));
+    const uint32_t normal = (rounded >> kShift) - kRebias;
+    uint32_t code = Select(magnitude < kMinNormalBits, subnormal, normal);
+    code = Select(magnitude >= kMaxFiniteBits, kMaxCode, code);
+    const bool is_nan = magnitude > kFloatInfBits;
+    code = Select(is_nan, kNanCode, code);
+    return static_cast<uint8_t>(code | Select(is_nan, 0u, sign));
   }
 
   // Finite codes only.
@@ -84,9 +91,9 @@ struct MiniFloat {
   }
 };
 
-using E4M3 = MiniFloat<4, 3, 7, 0x7Eu, 0x43E00000u, 0x7Fu, true>;
-using E5M2 = MiniFloat<5, 2, 15, 0x7Bu, 0x47600000u, 0x7Fu, true>;
-using E2M1 = MiniFloat<2, 1, 1, 0x7u, 0x40C00000u, 0x7u, false>;
+using E4M3 = MiniFloat<4, 3, 7, 0x7Eu, 0x43E00000u, 0x7Fu>;
+using E5M2 = MiniFloat<5, 2, 15, 0x7Bu, 0x47600000u, 0x7Fu>;
+using E2M1 = MiniFloat<2, 1, 1, 0x7u, 0x40C00000u, 0x7u>;
 
 }  // namespace internal
 

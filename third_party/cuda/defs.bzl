@@ -1,6 +1,6 @@
 """cuda_library: a cc_library whose .cu sources nvcc compiles."""
 
-load("@rules_cc//cc:defs.bzl", "cc_library")
+load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
 load("@scalekeeper_cuda//:cuda_config.bzl", "NVCC")
 
 # The one list of architectures. sm_90 is what is measured; the others compile.
@@ -65,8 +65,10 @@ def cuda_library(name, srcs, hdrs = [], deps = [], tags = [], **kwargs):
       tags: added to "manual", which keeps host-only builds away from nvcc.
       **kwargs: passed to cc_library.
     """
+    testonly = kwargs.pop("testonly", False)
     _cuda_objects(
         name = name + "_objects",
+        testonly = testonly,
         srcs = srcs,
         hdrs = hdrs,
         tags = tags + ["manual"],
@@ -74,9 +76,38 @@ def cuda_library(name, srcs, hdrs = [], deps = [], tags = [], **kwargs):
     )
     cc_library(
         name = name,
+        testonly = testonly,
         srcs = [":" + name + "_objects"] + [s for s in srcs if not s.endswith(".cu")],
         hdrs = hdrs,
         tags = tags + ["manual"],
+        # A test's cases register themselves; nothing else refers to them.
+        alwayslink = testonly,
         deps = deps + ["//third_party/cuda:cudart"],
+        **kwargs
+    )
+
+def cuda_test(name, srcs, deps = [], tags = [], **kwargs):
+    """A GoogleTest in CUDA; it runs only where there is a GPU (tag "gpu").
+
+    Args:
+      name: of the test.
+      srcs: .cu files.
+      deps: cc_library targets; GoogleTest's main is added.
+      tags: added to "gpu" and "manual".
+      **kwargs: passed to cc_test.
+    """
+    cuda_library(
+        name = name + "_lib",
+        srcs = srcs,
+        testonly = True,
+        deps = deps + ["@googletest//:gtest_main"],
+    )
+    cc_test(
+        name = name,
+        tags = tags + [
+            "gpu",
+            "manual",
+        ],
+        deps = [":" + name + "_lib"],
         **kwargs
     )

@@ -22,6 +22,9 @@ package(default_visibility = ["//visibility:public"])
 _PRESENT = """
 package(default_visibility = ["//visibility:public"])
 
+# Its presence tells that there is a toolkit.
+filegroup(name = "toolkit")
+
 cc_library(
     name = "headers",
     hdrs = glob(["include/**"]),

@@ -1,0 +1,42 @@
+// Makes a CUDA device current for a scope, and the caller's current again.
+//
+// Example:
+//   SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(1));
+#ifndef SCALEKEEPER_BASE_CUDA_DEVICE_GUARD_CUDA_H_
+#define SCALEKEEPER_BASE_CUDA_DEVICE_GUARD_CUDA_H_
+
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "base/cuda/status_cuda.h"
+#include "cuda_runtime_api.h"
+
+namespace scalekeeper {
+
+class CudaDeviceGuard {
+ public:
+  // FailedPrecondition when there is no such device.
+  static absl::StatusOr<CudaDeviceGuard> Enter(int device) {
+    int previous = 0;
+    SK_CUDA_RETURN_IF_ERROR(cudaGetDevice(&previous));
+    if (previous == device) return CudaDeviceGuard(kNothingToRestore);
+    SK_CUDA_RETURN_IF_ERROR(cudaSetDevice(device));
+    return CudaDeviceGuard(previous);
+  }
+
+  CudaDeviceGuard(CudaDeviceGuard&& other) noexcept
+      : previous_(std::exchange(other.previous_, kNothingToRestore)) {}
+  CudaDeviceGuard& operator=(CudaDeviceGuard&&) = delete;
+  ~CudaDeviceGuard() {
+    if (previous_ != kNothingToRestore) (void)cudaSetDevice(previous_);
+  }
+
+ private:
+  static constexpr int kNothingToRestore = -1;
+  explicit CudaDeviceGuard(int previous) : previous_(previous) {}
+  int previous_;
+};
+
+}  // namespace scalekeeper
+
+#endif  // SCALEKEEPER_BASE_CUDA_DEVICE_GUARD_CUDA_H_

@@ -1,0 +1,53 @@
+#include "base/device_memory.h"
+
+#include <cstring>
+
+#include "base/device_memory_backend.h"
+
+namespace scalekeeper {
+
+absl::StatusOr<Allocator*> DefaultAllocator(Device device) {
+  if (device.kind == DeviceKind::kHost) return HostAllocator();
+  return cuda::DefaultAllocator(device.index);
+}
+
+absl::Status Copy(Device device, void* destination, const void* source,
+                  size_t bytes, Stream stream) {
+  if (bytes == 0) return absl::OkStatus();
+  if (device.kind == DeviceKind::kCuda) {
+    return cuda::Copy(device.index, destination, source, bytes, stream);
+  }
+  std::memmove(destination, source, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status CopyToHost(Device device, void* host, const void* source,
+                        size_t bytes, Stream stream) {
+  absl::Status status = Copy(device, host, source, bytes, stream);
+  return status.ok() ? Synchronize(device, stream) : status;
+}
+
+absl::Status CopyFromHost(Device device, void* destination, const void* host,
+                          size_t bytes, Stream stream) {
+  absl::Status status = Copy(device, destination, host, bytes, stream);
+  return status.ok() ? Synchronize(device, stream) : status;
+}
+
+absl::Status FillBytes(Device device, void* destination, unsigned char byte,
+                       size_t bytes, Stream stream) {
+  if (bytes == 0) return absl::OkStatus();
+  if (device.kind == DeviceKind::kCuda) {
+    return cuda::FillBytes(device.index, destination, byte, bytes, stream);
+  }
+  std::memset(destination, byte, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status Synchronize(Device device, Stream stream) {
+  if (device.kind == DeviceKind::kCuda) {
+    return cuda::Synchronize(device.index, stream);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace scalekeeper

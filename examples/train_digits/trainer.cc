@@ -1,0 +1,209 @@
+#include "examples/train_digits/trainer.h"
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "amax/in_process_communicator.h"
+#include "amax/recipe_state.h"
+#include "base/status_macros.h"
+#include "examples/train_digits/mlp.h"
+#include "examples/train_digits/random.h"
+#include "examples/train_digits/thread_group.h"
+
+namespace scalekeeper {
+namespace {
+
+// Adam (Kingma and Ba, 2015), on float32 master parameters.
+class Adam {
+ public:
+  Adam(size_t size, float learning_rate)
+      : learning_rate_(learning_rate), m_(size), v_(size) {}
+
+  void Step(const std::vector<float>& gradients,
+            std::vector<float>* parameters) {
+    ++steps_;
+    const float m_correction = 1.0f - std::pow(kBeta1, steps_);
+    const float v_correction = 1.0f - std::pow(kBeta2, steps_);
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      const float g = gradients[i];
+      m_[i] = kBeta1 * m_[i] + (1.0f - kBeta1) * g;
+      v_[i] = kBeta2 * v_[i] + (1.0f - kBeta2) * g * g;
+      (*parameters)[i] -= learning_rate_ * (m_[i] / m_correction) /
+                          (std::sqrt(v_[i] / v_correction) + 1e-8f);
+    }
+  }
+
+ private:
+  static constexpr float kBeta1 = 0.9f;
+  static constexpr float kBeta2 = 0.999f;
+  float learning_rate_;
+  float steps_ = 0;
+  std::vector<float> m_;
+  std::vector<float> v_;
+};
+
+// Deals the shuffled training rows to the ranks, the same on each of them.
+class Batches {
+ public:
+  Batches(const DigitSet* set, const TrainOptions& options)
+      : set_(set),
+        options_(options),
+        random_(options.seed + 1),
+        order_(static_cast<size_t>(set->size())) {
+    std::iota(order_.begin(), order_.end(), int64_t{0});
+  }
+
+  int64_t steps_per_epoch() const {
+    return set_->size() / (options_.batch * options_.ranks);
+  }
+
+  DigitSet Get(int64_t step, int rank) {
+    const int64_t in_epoch = step % steps_per_epoch();
+    if (in_epoch == 0) random_.Shuffle(&order_);
+    DigitSet batch;
+    const int64_t first = (in_epoch * options_.ranks + rank) * options_.batch;
+    for (int64_t i = first; i < first + options_.batch; ++i) {
+      const int64_t row = order_[static_cast<size_t>(i)];
+      const auto pixels = set_->pixels.begin() + row * kPixels;
+      batch.pixels.insert(batch.pixels.end(), pixels, pixels + kPixels);
+      batch.labels.push_back(set_->labels[static_cast<size_t>(row)]);
+    }
+    return batch;
+  }
+
+ private:
+  const DigitSet* set_;
+  TrainOptions options_;
+  Random random_;
+  std::vector<int64_t> order_;
+};
+
+struct RankResult {
+  int64_t correct = 0;
+  float loss = 0;
+  std::vector<Linear::Report> quantizers;
+  std::vector<float> scales;
+};
+
+// Whatever groups the recipe names for the layers, they are all ranks.
+absl::Status BindGroups(const Recipe& recipe, Communicator* communicator,
+                        std::map<std::string, Communicator*>* groups) {
+  const std::vector<std::string> modules = Mlp::ModuleNames();
+  SK_ASSIGN_OR_RETURN(const ResolvedModules resolved, recipe.Resolve(modules));
+  for (int phase = 0; phase < resolved.phases(); ++phase) {
+    for (size_t module = 0; module < modules.size(); ++module) {
+      const AmaxReductionPolicy& reduction =
+          resolved.at(phase, module).amax_reduction;
+      if (reduction.enabled) (*groups)[reduction.group] = communicator;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RankResult> TrainRank(const Recipe& recipe, const Digits& digits,
+                                     const TrainOptions& options, int rank,
+                                     Communicator* communicator,
+                                     ThreadGroup* ranks,
+                                     const Progress& progress) {
+  RecipeStateOptions state_options;
+  SK_RETURN_IF_ERROR(BindGroups(recipe, communicator, &state_options.groups));
+  SK_ASSIGN_OR_RETURN(std::unique_ptr<RecipeState> state,
+                      RecipeState::Create(recipe, state_options));
+  SK_ASSIGN_OR_RETURN(std::unique_ptr<Mlp> mlp,
+                      Mlp::Create(state.get(), options.seed));
+  SK_RETURN_IF_ERROR(state->Freeze());
+  SK_RETURN_IF_ERROR(mlp->Prepare());
+
+  Adam adam(mlp->parameters().size(), options.learning_rate);
+  Batches batches(&digits.train, options);
+  const int64_t steps = options.epochs * batches.steps_per_epoch();
+  RankResult result;
+  for (int64_t step = 0; step < steps; ++step) {
+    SK_RETURN_IF_ERROR(state->SetStep(step));
+    SK_ASSIGN_OR_RETURN(float loss,
+                        mlp->ForwardBackward(batches.Get(step, rank)));
+    std::vector<float> shared = mlp->gradients();
+    shared.push_back(loss);
+    SK_RETURN_IF_ERROR(ranks->Average(rank, &shared));
+    result.loss = shared.back();
+    shared.pop_back();
+    // Reported before EndStep: under the scales that this step used.
+    if (rank == 0 && step + 1 == steps) {
+      SK_ASSIGN_OR_RETURN(result.quantizers, mlp->Reports());
+    }
+    adam.Step(shared, &mlp->parameters());
+    SK_RETURN_IF_ERROR(state->EndStep(Stream{}));
+    if (rank == 0 && progress) progress(step + 1, steps, result.loss);
+  }
+  SK_RETURN_IF_ERROR(state->Check(Stream{}));
+  SK_ASSIGN_OR_RETURN(result.correct, mlp->CountCorrect(digits.test));
+  for (size_t i = 0; i < state->slot_count(); ++i) {
+    const SlotId slot{static_cast<int32_t>(i)};
+    if (state->View(slot).scale == nullptr) continue;
+    SK_ASSIGN_OR_RETURN(float scale, state->Scale(slot, Stream{}));
+    result.scales.push_back(scale);
+  }
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<TrainResult> Train(const Recipe& recipe, const Digits& digits,
+                                  const TrainOptions& options,
+                                  const Progress& progress) {
+  if (options.ranks < 1 || options.batch < 1 || options.epochs < 1 ||
+      options.ranks * options.batch > digits.train.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ranks x batch: got ", options.ranks, " x ", options.batch,
+                     " and ", options.epochs,
+                     " epochs, want at least 1 each and a product of at "
+                     "most ",
+                     digits.train.size(), " (the training rows)"));
+  }
+  const size_t ranks = static_cast<size_t>(options.ranks);
+  InProcessCommunicatorOptions group_options;
+  group_options.deadline = absl::Seconds(60);
+  std::vector<std::unique_ptr<Communicator>> communicators =
+      CreateInProcessCommunicators(options.ranks, group_options);
+  ThreadGroup thread_group(options.ranks);
+  std::vector<absl::StatusOr<RankResult>> results(
+      ranks, absl::UnknownError("did not run"));
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      results[rank] =
+          TrainRank(recipe, digits, options, static_cast<int>(rank),
+                    communicators[rank].get(), &thread_group, progress);
+      if (!results[rank].ok()) thread_group.Abort();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+
+  TrainResult total;
+  absl::Status failure;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    const absl::Status& status = results[rank].status();
+    if (status.ok()) {
+      total.scales.push_back(results[rank]->scales);
+    } else if (failure.ok() || absl::IsAborted(failure)) {
+      failure = absl::Status(
+          status.code(), absl::StrCat("rank ", rank, ": ", status.message()));
+    }
+  }
+  SK_RETURN_IF_ERROR(failure);
+  total.quantizers = std::move(results[0]->quantizers);
+  total.loss = results[0]->loss;
+  total.accuracy = static_cast<double>(results[0]->correct) /
+                   static_cast<double>(digits.test.size());
+  return total;
+}
+
+}  // namespace scalekeeper
