@@ -92,6 +92,8 @@ absl::string_view Name(Format format);
 absl::string_view Name(AmaxComputeAlgo algo);
 absl::string_view Name(NonFiniteAmax policy);
 absl::string_view Name(FirstStep first_step);
+// As a recipe spells it: "BF16", "FP16", "FP32".
+absl::string_view RecipeName(DType dtype);
 
 // One line, every field: "delayed E4M3 margin=0 amax_history_len=1024 ...".
 std::string Describe(const Policy& policy);

@@ -35,6 +35,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "recipe/effective_field.h"
 #include "recipe/resolved_modules.h"
 #include "recipe/spec.h"
 
@@ -48,6 +49,11 @@ class Recipe {
   static absl::StatusOr<Recipe> Parse(absl::string_view text,
                                       absl::string_view source);
   static absl::StatusOr<Recipe> Create(const RecipeSpec& spec);
+
+  // The recipes that come with the library, in alphabetical order, and the text
+  // of one with its comments. NotFound for an unknown name.
+  static std::vector<std::string> PresetNames();
+  static absl::StatusOr<std::string> PresetText(absl::string_view name);
 
   const std::string& name() const;
   const std::string& description() const;
@@ -74,8 +80,12 @@ class Recipe {
 
   const RecipeSpec& spec() const;
 
+  // What bears on a run, field by field: what fingerprints and `diff` see.
+  const std::vector<EffectiveField>& effective_fields() const;
+
  private:
   struct Rep;
+  static absl::StatusOr<Recipe> Build(std::shared_ptr<Rep> rep);
   explicit Recipe(std::shared_ptr<const Rep> rep);
   std::shared_ptr<const Rep> rep_;
 };

@@ -1,0 +1,35 @@
+// Recipe text (protobuf text format) -> RecipeSpec and source positions.
+#ifndef SCALEKEEPER_RECIPE_PARSE_H_
+#define SCALEKEEPER_RECIPE_PARSE_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "recipe/source_map.h"
+#include "recipe/spec.h"
+
+namespace scalekeeper {
+
+// Longer texts are refused: no person wrote them.
+inline constexpr size_t kMaxRecipeBytes = size_t{4} << 20;
+
+struct ParsedRecipe {
+  RecipeSpec spec;
+  SourceMap source;
+};
+
+// InvalidArgument with the one syntax fault, "file:line:column: error: ...".
+// Values are not checked here. A UTF-8 byte order mark and CRLF are accepted.
+absl::StatusOr<ParsedRecipe> ParseRecipeText(absl::string_view text,
+                                             absl::string_view file);
+
+// The bytes of a file, at most kMaxRecipeBytes + 1 of them. NotFound,
+// PermissionDenied or Unavailable, naming the path, when it cannot be read.
+absl::StatusOr<std::string> ReadRecipeFile(const std::string& path);
+
+}  // namespace scalekeeper
+
+#endif  // SCALEKEEPER_RECIPE_PARSE_H_

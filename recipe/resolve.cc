@@ -1,0 +1,351 @@
+// How 100,000 modules are resolved quickly: all patterns are matched at once
+// (PatternSet); modules that match the same rules form a class, and only
+// classes are resolved. Their number is that of the kinds of modules in a
+// model, not that of its modules.
+#include "recipe/resolve.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "recipe/pattern_set.h"
+
+namespace scalekeeper {
+namespace {
+
+// Who gives an item.
+struct Giver {
+  const std::string* path;    // "rule[1]"
+  const std::string* origin;  // as shown to people
+};
+
+class Resolver {
+ public:
+  Resolver(const NormalRecipe& recipe, const SourceMap& source,
+           const std::vector<int>& active,
+           absl::Span<const std::string> modules)
+      : recipe_(recipe), active_(active), modules_(modules), faults_(source) {}
+
+  absl::StatusOr<ResolvedModules> Run() {
+    if (absl::Status status = CheckNames(); !status.ok()) return status;
+    ListRules();
+    MatchModules();
+    if (faults_.empty()) ClassifyModules();
+    if (!faults_.empty()) return faults_.ToStatus();
+    CheckRulesHaveEffect();
+    std::vector<std::vector<uint32_t>> index;
+    for (size_t phase = 0; phase < active_.size(); ++phase) {
+      const auto offset = static_cast<uint32_t>(distinct_.size());
+      for (const Class& c : classes_) ResolveClass(active_[phase], c);
+      std::vector<uint32_t>& row = index.emplace_back(class_of_);
+      for (uint32_t& entry : row) entry += offset;
+    }
+    if (!faults_.empty()) return faults_.ToStatus();
+    return ResolvedModules(std::move(distinct_), std::move(index),
+                           std::move(warnings_));
+  }
+
+ private:
+  struct RuleState {
+    const NormalRule* rule = nullptr;
+    size_t list = 0;  // 0: the recipe's; i + 1: those of phase i
+    // By-layer rules choose numbers <= low and >= high.
+    int64_t low = -1;
+    int64_t high = std::numeric_limits<int64_t>::max();
+    bool matches = false;
+    bool gives = false;   // an item, in its own list
+    std::string example;  // a module that it matches
+  };
+  struct Class {
+    std::vector<uint32_t> rules;  // that match, ascending
+    std::string example;
+    size_t size = 0;
+  };
+
+  absl::Status CheckNames() {
+    std::string text;
+    absl::flat_hash_map<absl::string_view, size_t> seen;
+    for (size_t i = 0; i < modules_.size(); ++i) {
+      if (modules_[i].empty()) {
+        absl::StrAppend(&text, text.empty() ? "" : "\n", "modules[", i,
+                        "]: got an empty name, want a module name");
+      }
+      const auto [at, inserted] = seen.emplace(modules_[i], i);
+      if (!inserted && !modules_[i].empty()) {
+        absl::StrAppend(&text, text.empty() ? "" : "\n", "modules[", i,
+                        "]: got \"", modules_[i], "\", which modules[",
+                        at->second, "] is already called, want unique names");
+      }
+    }
+    return text.empty() ? absl::OkStatus() : absl::InvalidArgumentError(text);
+  }
+
+  void ListRules() {
+    const auto add = [&](const std::vector<NormalRule>& rules, size_t list) {
+      for (const NormalRule& rule : rules) {
+        RuleState state;
+        state.rule = &rule;
+        state.list = list;
+        const auto [at, inserted] = pattern_ids_.emplace(
+            rule.selector.pattern, static_cast<int>(patterns_.size()));
+        if (inserted) {
+          patterns_.push_back(rule.selector.pattern);
+          rules_of_.emplace_back();
+        }
+        rules_of_[static_cast<size_t>(at->second)].push_back(
+            static_cast<uint32_t>(rules_.size()));
+        rules_.push_back(std::move(state));
+      }
+    };
+    add(recipe_.rules, 0);
+    for (size_t i = 0; i < recipe_.phases.size(); ++i) {
+      add(recipe_.phases[i].rules, i + 1);
+    }
+  }
+
+  bool HasLayerRule(int pattern) const {
+    for (uint32_t rule : rules_of_[static_cast<size_t>(pattern)]) {
+      if (rules_[rule].rule->selector.by_layer) return true;
+    }
+    return false;
+  }
+
+  // Fills matched_ and the layer limits of by-layer rules.
+  void MatchModules() {
+    const PatternSet set(patterns_);
+    std::vector<char> by_layer;
+    for (size_t i = 0; i < patterns_.size(); ++i) {
+      by_layer.push_back(HasLayerRule(static_cast<int>(i)));
+    }
+    std::vector<std::vector<int64_t>> numbers(patterns_.size());
+    matched_.resize(modules_.size());
+    layers_.resize(patterns_.size());
+    for (size_t m = 0; m < modules_.size(); ++m) {
+      set.Match(modules_[m], matched_[m]);
+      for (int pattern : matched_[m]) {
+        const auto p = static_cast<size_t>(pattern);
+        if (!by_layer[p]) continue;
+        int64_t number = 0;
+        if (!set.CaptureNumber(pattern, modules_[m], number)) {
+          for (uint32_t rule : rules_of_[p]) {
+            if (rules_[rule].rule->selector.by_layer) {
+              faults_.Add(rules_[rule].rule->path + ".layers.pattern",
+                          absl::StrCat("got no layer number from module \"",
+                                       modules_[m], "\" with \"", patterns_[p],
+                                       "\", want digits in its group"));
+            }
+          }
+          by_layer[p] = false;  // one fault per pattern is enough
+          continue;
+        }
+        numbers[p].push_back(number);
+        layers_[p].emplace(m, number);
+      }
+    }
+    for (std::vector<int64_t>& list : numbers) {
+      std::sort(list.begin(), list.end());
+      list.erase(std::unique(list.begin(), list.end()), list.end());
+    }
+    for (RuleState& state : rules_) {
+      const Selector& s = state.rule->selector;
+      if (!s.by_layer) continue;
+      const std::vector<int64_t>& list =
+          numbers[static_cast<size_t>(pattern_ids_[s.pattern])];
+      const auto count = static_cast<int64_t>(list.size());
+      const auto share = static_cast<int64_t>(
+          std::ceil(s.last_percent / 100 * static_cast<double>(count)));
+      const int64_t first = std::min(s.first, count);
+      const int64_t last = std::min(std::max(s.last, share), count);
+      if (first > 0) state.low = list[static_cast<size_t>(first - 1)];
+      if (last > 0) state.high = list[static_cast<size_t>(count - last)];
+    }
+  }
+
+  bool Applies(const RuleState& state, size_t pattern, size_t module) const {
+    if (!state.rule->selector.by_layer) return true;
+    const int64_t number = layers_[pattern].at(module);
+    return number <= state.low || number >= state.high;
+  }
+
+  void ClassifyModules() {
+    absl::flat_hash_map<std::vector<uint32_t>, uint32_t> known;
+    class_of_.resize(modules_.size());
+    std::vector<uint32_t> key;
+    for (size_t m = 0; m < modules_.size(); ++m) {
+      key.clear();
+      for (int pattern : matched_[m]) {
+        const auto p = static_cast<size_t>(pattern);
+        for (uint32_t rule : rules_of_[p]) {
+          if (Applies(rules_[rule], p, m)) key.push_back(rule);
+        }
+      }
+      std::sort(key.begin(), key.end());
+      const auto [at, inserted] =
+          known.emplace(key, static_cast<uint32_t>(classes_.size()));
+      if (inserted) classes_.push_back({key, modules_[m], 0});
+      class_of_[m] = at->second;
+      ++classes_[at->second].size;
+    }
+  }
+
+  // The items of a rule as bits: three roles, three GEMMs, amax_reduction.
+  static uint32_t ItemBits(const Items& items) {
+    uint32_t bits = 0;
+    for (size_t i = 0; i < 3; ++i) {
+      bits |= static_cast<uint32_t>(items.policies[i].has_value()) << i;
+      bits |= static_cast<uint32_t>(items.gemms[i].has_value()) << (3 + i);
+    }
+    return bits | static_cast<uint32_t>(items.amax_reduction.has_value()) << 6;
+  }
+
+  void CheckRulesHaveEffect() {
+    for (const Class& c : classes_) {
+      uint32_t taken = 0;
+      size_t list = 0;
+      for (uint32_t index : c.rules) {
+        RuleState& state = rules_[index];
+        if (state.list != list) taken = 0;
+        list = state.list;
+        const uint32_t bits = ItemBits(state.rule->items);
+        if ((bits & ~taken) != 0) state.gives = true;
+        taken |= bits;
+        if (!state.matches) state.example = c.example;
+        state.matches = true;
+      }
+    }
+    for (const RuleState& state : rules_) {
+      const NormalRule& rule = *state.rule;
+      if (!state.matches) {
+        const std::string message =
+            absl::StrCat("\"", rule.selector.pattern, "\" matches none of ",
+                         modules_.size(), " modules");
+        if (rule.optional) {
+          warnings_.push_back(absl::StrCat(rule.origin, ": ", message));
+        } else {
+          faults_.Add(rule.path + (rule.selector.by_layer ? ".layers.pattern"
+                                                          : ".module"),
+                      message);
+        }
+      } else if (!state.gives) {
+        faults_.Add(rule.path,
+                    absl::StrCat("never applies: earlier rules set all its "
+                                 "items for every module that it matches (\"",
+                                 state.example, "\")"));
+      }
+    }
+  }
+
+  // Appends to distinct_ what the class gets while phase `active` holds.
+  void ResolveClass(int active, const Class& c) {
+    static const std::string* const kDefaults = new std::string("defaults");
+    static const std::string* const kBuiltIn = new std::string("built-in");
+    static const std::string* const kMatmul = new std::string("matmul");
+    static const std::string* const kReduction =
+        new std::string("amax_reduction");
+    ResolvedModule& out = distinct_.emplace_back();
+    givers_ = {};
+    const auto take = [&](const Items& items, const Giver& policy,
+                          const Giver& gemm, const Giver& reduction) {
+      for (size_t i = 0; i < 3; ++i) {
+        if (items.policies[i] && givers_.policies[i].path == nullptr) {
+          out.policies[i] = *items.policies[i];
+          givers_.policies[i] = policy;
+          out.policy_origins[i] = *policy.origin;
+        }
+        if (items.gemms[i] && givers_.gemms[i].path == nullptr) {
+          out.gemms[i] = *items.gemms[i];
+          givers_.gemms[i] = gemm;
+          out.gemm_origins[i] = *gemm.origin;
+        }
+      }
+      if (items.amax_reduction && givers_.reduction.path == nullptr) {
+        out.amax_reduction = *items.amax_reduction;
+        givers_.reduction = reduction;
+        out.amax_reduction_origin = *reduction.origin;
+      }
+    };
+    const auto take_rules = [&](size_t list) {
+      for (uint32_t index : c.rules) {
+        const RuleState& state = rules_[index];
+        if (state.list != list) continue;
+        const Giver giver = {&state.rule->path, &state.rule->origin};
+        take(state.rule->items, giver, giver, giver);
+      }
+    };
+    if (active >= 0) {
+      const NormalPhase& phase = recipe_.phases[static_cast<size_t>(active)];
+      take_rules(static_cast<size_t>(active) + 1);
+      const Giver giver = {&phase.path, &phase.path};
+      take(phase.items, giver, giver, giver);
+    }
+    take_rules(0);
+    take(recipe_.set_by_recipe, {kDefaults, kDefaults}, {kMatmul, kMatmul},
+         {kReduction, kReduction});
+    take(recipe_.defaults, {kDefaults, kDefaults}, {kBuiltIn, kBuiltIn},
+         {kBuiltIn, kBuiltIn});
+    CheckOperands(active, c, out);
+  }
+
+  void CheckOperands(int active, const Class& c, const ResolvedModule& out) {
+    const auto is_e5m2 = [&](Role role) {
+      const Policy& policy = out.policy(role);
+      return policy.scaling != Scaling::kHighPrecision &&
+             policy.format == Format::kE5M2;
+    };
+    for (Gemm gemm : kGemms) {
+      const auto [a, b] = Operands(gemm);
+      if (out.gemm(gemm).high_precision || !is_e5m2(a) || !is_e5m2(b)) continue;
+      faults_.Add(
+          absl::StrCat(*givers_.policies[static_cast<size_t>(a)].path, ".",
+                       Name(a)),
+          absl::StrCat(
+              "got E5M2 for module \"", c.example, "\"",
+              active < 0
+                  ? ""
+                  : absl::StrCat(
+                        " in ",
+                        recipe_.phases[static_cast<size_t>(active)].path),
+              ", whose ", Name(b), " is E5M2 too (",
+              out.policy_origins[static_cast<size_t>(b)],
+              "), want at most "
+              "one E5M2 operand in ",
+              Name(gemm)));
+    }
+  }
+
+  struct Givers {
+    std::array<Giver, 3> policies = {};
+    std::array<Giver, 3> gemms = {};
+    Giver reduction = {};
+  };
+
+  const NormalRecipe& recipe_;
+  const std::vector<int>& active_;
+  const absl::Span<const std::string> modules_;
+  Faults faults_;
+
+  std::vector<RuleState> rules_;
+  std::vector<std::string> patterns_;
+  absl::flat_hash_map<std::string, int> pattern_ids_;
+  std::vector<std::vector<uint32_t>> rules_of_;  // by pattern
+  std::vector<std::vector<int>> matched_;        // patterns, by module
+  // By pattern: module -> layer number, for patterns of by-layer rules.
+  std::vector<absl::flat_hash_map<size_t, int64_t>> layers_;
+  std::vector<Class> classes_;
+  std::vector<uint32_t> class_of_;  // by module
+  std::vector<ResolvedModule> distinct_;
+  std::vector<std::string> warnings_;
+  Givers givers_;  // of the class that is being resolved
+};
+
+}  // namespace
+
+absl::StatusOr<ResolvedModules> ResolveModules(
+    const NormalRecipe& recipe, const SourceMap& source,
+    const std::vector<int>& active, absl::Span<const std::string> modules) {
+  return Resolver(recipe, source, active, modules).Run();
+}
+
+}  // namespace scalekeeper

@@ -1,0 +1,55 @@
+#include "recipe/source_map.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+
+namespace scalekeeper {
+
+SourcePosition SourceMap::Find(absl::string_view path) const {
+  if (file.empty()) return {};
+  while (!path.empty()) {
+    auto found = positions.find(path);
+    if (found != positions.end()) return found->second;
+    const size_t dot = path.rfind('.');
+    if (dot == absl::string_view::npos) break;
+    path = path.substr(0, dot);
+  }
+  return {1, 1};
+}
+
+std::string SourceMap::Place(absl::string_view path) const {
+  if (file.empty()) return "";
+  const SourcePosition p = Find(path);
+  return absl::StrCat(file, ":", p.line, ":", p.column);
+}
+
+std::string FaultPrefix(absl::string_view file, SourcePosition position) {
+  if (file.empty()) return "recipe: ";
+  return absl::StrCat(file, ":", position.line, ":", position.column, ": ");
+}
+
+void Faults::Add(absl::string_view path, absl::string_view message) {
+  const SourcePosition position = source_.Find(path);
+  faults_.push_back({position, absl::StrCat(FaultPrefix(source_.file, position),
+                                            "error: ", path, ": ", message)});
+}
+
+absl::Status Faults::ToStatus() const {
+  if (faults_.empty()) return absl::OkStatus();
+  std::vector<const Fault*> sorted;
+  for (const Fault& fault : faults_) sorted.push_back(&fault);
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Fault* a, const Fault* b) {
+                     return std::tie(a->position.line, a->position.column) <
+                            std::tie(b->position.line, b->position.column);
+                   });
+  std::string text;
+  for (const Fault* fault : sorted) {
+    absl::StrAppend(&text, text.empty() ? "" : "\n", fault->line);
+  }
+  return absl::InvalidArgumentError(text);
+}
+
+}  // namespace scalekeeper

@@ -1,0 +1,211 @@
+// The one list of a spec's fields, in schema order: reading, printing and
+// comparing all walk it, so that a new field is added in one place.
+//
+// FieldsOf<Spec>::Visit(spec, visitor) calls visitor(field_name, member) for
+// each field. Members are std::optional of a scalar, enum or nested spec, a
+// std::vector of nested specs, or a ScalingSpec (field name "scaling").
+//
+// Example:
+//   struct Counter {
+//     template <typename T> void operator()(const char*, const T&) { ++n; }
+//     int n = 0;
+//   } counter;
+//   FieldsOf<GemmSpec>::Visit(spec, counter);  // counter.n == 3
+#ifndef SCALEKEEPER_RECIPE_SPEC_FIELDS_H_
+#define SCALEKEEPER_RECIPE_SPEC_FIELDS_H_
+
+#include <array>
+#include <optional>
+#include <type_traits>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "recipe/policy.h"
+#include "recipe/spec.h"
+
+namespace scalekeeper {
+
+// Enum values as the schema spells them.
+template <typename E>
+struct SchemaEnum;
+
+template <>
+struct SchemaEnum<Format> {
+  static constexpr std::array<Format, 3> kValues = {
+      Format::kE4M3, Format::kE5M2, Format::kE2M1};
+  static absl::string_view NameOf(Format v) { return Name(v); }
+};
+template <>
+struct SchemaEnum<DType> {
+  static constexpr std::array<DType, 3> kValues = {DType::kBF16, DType::kF16,
+                                                   DType::kF32};
+  static absl::string_view NameOf(DType v) { return RecipeName(v); }
+};
+template <>
+struct SchemaEnum<AmaxComputeAlgo> {
+  static constexpr std::array<AmaxComputeAlgo, 2> kValues = {
+      AmaxComputeAlgo::kMax, AmaxComputeAlgo::kMostRecent};
+  static absl::string_view NameOf(AmaxComputeAlgo v) { return Name(v); }
+};
+template <>
+struct SchemaEnum<NonFiniteAmax> {
+  static constexpr std::array<NonFiniteAmax, 3> kValues = {
+      NonFiniteAmax::kSkip, NonFiniteAmax::kFreeze, NonFiniteAmax::kBackOff};
+  static absl::string_view NameOf(NonFiniteAmax v) { return Name(v); }
+};
+template <>
+struct SchemaEnum<FirstStep> {
+  static constexpr std::array<FirstStep, 2> kValues = {FirstStep::kMeasure,
+                                                       FirstStep::kUnit};
+  static absl::string_view NameOf(FirstStep v) { return Name(v); }
+};
+
+template <typename Spec>
+struct FieldsOf;
+
+template <>
+struct FieldsOf<HighPrecisionSpec> {
+  template <typename S, typename V>
+  static void Visit(S& s, V& v) {
+    v("dtype", s.dtype);
+  }
+};
+
+template <>
+struct FieldsOf<DelayedSpec> {
+  template <typename S, typename V>
+  static void Visit(S& s, V& v) {
+    v("margin", s.margin);
+    v("amax_history_len", s.amax_history_len);
+    v("amax_compute_algo", s.amax_compute_algo);
+    v("non_finite_amax", s.non_finite_amax);
+    v("first_step", s.first_step);
+  }
+};
+
+template <>
+struct FieldsOf<CurrentSpec> {
+  template <typename S, typename V>
+  static void Visit(S& s, V& v) {
+    v("power_2_scale", s.power_2_scale);
+    v("amax_epsilon", s.amax_epsilon);
+    v("amax_group", s.amax_group);
+  }
+};
+
+// Its fields are not read: Create refuses the scaling as a whole.
+template <>
+struct FieldsOf<NotBuiltSpec> {
+  template <typename S, typename V>
+  static void Visit(S&, V&) {}
+};
+
+template <>
+struct FieldsOf<PolicySpec> {
+  template <typename S, typename V>
+  static void Visit(S& s, V& v) {
+    v("format", s.format);
+    v("scaling", s.scaling);
+  }
+};
+
+template <>
+struct FieldsOf<RolePoliciesSpec> {
+  template <typename S, typename V>
+  static void Visit(S& s, V& v) {
+    v("input", s.input);
+    v("weight", s.weight);
+    v("grad", s.grad);
+    v("all", s.all);
+  }
+};
+
+template <>
+struct FieldsOf<GemmSpec> {
+  template <typename S, typename V>
+  static void Visit(S& s, V& v) {
+    v("fast_accum", s.fast_accum);
+    v("high_precision", s.high_precision);
+    v("emulate", s.emulate);
+  }
+};
+
+template <>
+struct FieldsOf<MatmulSpec> {
+  template <typename S, typename V>
+  static void Visit(S& s, V& v) {
+    v("fprop", s.fprop);
+    v("dgrad", s.dgrad);
+    v("wgrad", s.wgrad);
+  }
+};
+
+template <>
+struct FieldsOf<AmaxReductionSpec> {
+  template <typename S, typename V>
+  static void Visit(S& s, V& v) {
+    v("enabled", s.enabled);
+    v("group", s.group);
+  }
+};
+
+template <>
+struct FieldsOf<LayersSpec> {
+  template <typename S, typename V>
+  static void Visit(S& s, V& v) {
+    v("pattern", s.pattern);
+    v("first", s.first);
+    v("last", s.last);
+    v("last_percent", s.last_percent);
+  }
+};
+
+template <>
+struct FieldsOf<ItemsSpec> {
+  template <typename S, typename V>
+  static void Visit(S& s, V& v) {
+    FieldsOf<RolePoliciesSpec>::Visit(s, v);
+    v("matmul", s.matmul);
+    v("amax_reduction", s.amax_reduction);
+  }
+};
+
+template <>
+struct FieldsOf<RuleSpec> {
+  template <typename S, typename V>
+  static void Visit(S& s, V& v) {
+    v("module", s.module);
+    v("layers", s.layers);
+    FieldsOf<ItemsSpec>::Visit(s, v);
+    v("optional", s.optional);
+  }
+};
+
+template <>
+struct FieldsOf<PhaseSpec> {
+  template <typename S, typename V>
+  static void Visit(S& s, V& v) {
+    v("from_step", s.from_step);
+    FieldsOf<ItemsSpec>::Visit(s, v);
+    v("rule", s.rules);
+  }
+};
+
+template <>
+struct FieldsOf<RecipeSpec> {
+  template <typename S, typename V>
+  static void Visit(S& s, V& v) {
+    v("name", s.name);
+    v("description", s.description);
+    v("schema_version", s.schema_version);
+    v("defaults", s.defaults);
+    v("rule", s.rules);
+    v("amax_reduction", s.amax_reduction);
+    v("matmul", s.matmul);
+    v("phase", s.phases);
+  }
+};
+
+}  // namespace scalekeeper
+
+#endif  // SCALEKEEPER_RECIPE_SPEC_FIELDS_H_
