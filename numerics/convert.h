@@ -46,6 +46,16 @@ SK_HOST_DEVICE inline void StoreFloat(DType dtype, float value, void* data,
   }
 }
 
+// As StoreFloat, from a double: still one rounding.
+SK_HOST_DEVICE inline void StoreDouble(DType dtype, double value, void* data,
+                                       int64_t index = 0) {
+  if (dtype == DType::kF32) {
+    static_cast<float*>(data)[index] = static_cast<float>(value);
+  } else {
+    StoreFloat(dtype, FloatFromDoubleToOdd(value), data, index);
+  }
+}
+
 }  // namespace scalekeeper
 
 #endif  // SCALEKEEPER_NUMERICS_CONVERT_H_

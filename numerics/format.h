@@ -40,29 +40,30 @@ struct MiniFloat {
   static constexpr int kShift = 23 - kMantissaBits;
   static constexpr int kSignShift = 31 - kExponentBits - kMantissaBits;
 
+  // Both roundings are computed and one is selected: without branches the loop
+  // around it vectorizes.
   SK_HOST_DEVICE static uint8_t Encode(float value) {
+    constexpr uint32_t kMinNormalBits = static_cast<uint32_t>(128 - kBias)
+                                        << 23;
+    constexpr uint32_t kMagicBits =
+        static_cast<uint32_t>(128 - kBias - kMantissaBits + 23) << 23;
+    constexpr uint32_t kRebias = static_cast<uint32_t>(127 - kBias)
+                                 << kMantissaBits;
     const uint32_t bits = BitsFromFloat(value);
     const uint32_t sign = (bits & kFloatSignBit) >> kSignShift;
     const uint32_t magnitude = bits & kFloatMagnitudeMask;
-    if (magnitude > kFloatInfBits) return static_cast<uint8_t>(kNanCode);
-    if (magnitude >= kMaxFiniteBits) {
-      return static_cast<uint8_t>(sign | kMaxCode);
-    }
-    constexpr uint32_t kMinNormalBits = static_cast<uint32_t>(128 - kBias)
-                                        << 23;
-    if (magnitude < kMinNormalBits) {
-      // Subnormal result: adding the power of two whose ulp is the smallest
-      // subnormal makes the float32 adder round to nearest even for us.
-      constexpr uint32_t kMagicBits =
-          static_cast<uint32_t>(128 - kBias - kMantissaBits + 23) << 23;
-      const float sum = FloatFromBits(magnitude) + FloatFromBits(kMagicBits);
-      return static_cast<uint8_t>(sign | (BitsFromFloat(sum) - kMagicBits));
-    }
+    // Subnormal result: adding the power of two whose ulp is the smallest
+    // subnormal makes the float32 adder round to nearest even for us.
+    const float sum = FloatFromBits(magnitude) + FloatFromBits(kMagicBits);
+    const uint32_t subnormal = BitsFromFloat(sum) - kMagicBits;
     const uint32_t odd = (magnitude >> kShift) & 1u;
     const uint32_t rounded = magnitude + ((1u << (kShift - 1)) - 1u) + odd;
-    constexpr uint32_t kRebias = static_cast<uint32_t>(127 - kBias)
-                                 << kMantissaBits;
-    return static_cast<uint8_t>(sign | ((rounded >> kShift) - kRebias));
+    const uint32_t normal = (rounded >> kShift) - kRebias;
+    uint32_t code = Select(magnitude < kMinNormalBits, subnormal, normal);
+    code = Select(magnitude >= kMaxFiniteBits, kMaxCode, code);
+    const bool is_nan = magnitude > kFloatInfBits;
+    code = Select(is_nan, kNanCode, code);
+    return static_cast<uint8_t>(code | Select(is_nan, 0u, sign));
   }
 
   // Finite codes only.

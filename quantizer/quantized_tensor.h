@@ -1,18 +1,26 @@
 // A quantized tensor: codes and the scales that they were made with.
 //
 // It owns its memory, so its scale_inv never changes when a slot's scale moves:
-// `scale` belongs to the recipe, `scale_inv` to the data. Move-only.
+// `scale` belongs to the recipe, `scale_inv` to the data. Move-only. Its
+// memory is that of the allocator that MakeEmpty used, and must not outlive it.
 //
 // Layouts (numerics.md 8). Row-wise: codes R x C row-major. Column-wise: codes
 // C x R row-major, the transpose. Per-tensor scaling: one float32 scale_inv.
-// High precision: data holds `high_precision_dtype` values and there is no
+// High precision: the codes are `high_precision_dtype` values and there is no
 // scale.
+//
+// Example:
+//   SK_ASSIGN_OR_RETURN(QuantizedTensor w8, quantizer->Quantize(w, stream));
+//   const uint8_t* codes = w8.row_wise->codes.as<uint8_t>();
+//   const float* scale_inv = w8.row_wise->scale_inv.as<float>();
 #ifndef SCALEKEEPER_QUANTIZER_QUANTIZED_TENSOR_H_
 #define SCALEKEEPER_QUANTIZER_QUANTIZED_TENSOR_H_
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
+#include "absl/status/statusor.h"
 #include "base/buffer.h"
 #include "base/tensor_view.h"
 #include "recipe/policy.h"
@@ -32,8 +40,8 @@ struct Usages {
 // One use of the tensor: codes in their own row-major order and their scales.
 struct QuantizedData {
   Buffer codes;
-  Buffer
-      scale_inv;  // float32[scale_rows x scale_cols]; empty in high precision
+  // float32[scale_rows x scale_cols]; empty in high precision.
+  Buffer scale_inv;
   int64_t scale_rows = 0;
   int64_t scale_cols = 0;
 };
@@ -48,10 +56,37 @@ struct QuantizedTensor {
   std::optional<QuantizedData> row_wise;
   std::optional<QuantizedData> column_wise;
 
+  // Two device words that Quantize computes in, here so that it allocates
+  // nothing: the bits of the tensor's own amax (written only where the scale is
+  // made from it), and the scale. Empty in high precision.
+  Buffer workspace;
+
   Usages usages() const {
     return {row_wise.has_value(), column_wise.has_value()};
   }
+  // Of one element of the codes: kUint8, or high_precision_dtype.
+  DType code_dtype() const {
+    return scaling == Scaling::kHighPrecision ? high_precision_dtype
+                                              : DType::kUint8;
+  }
 };
+
+// The codes of a use as a view of the original R x C shape, whichever way they
+// lie (the column-wise copy with swapped strides). The use must exist.
+ConstTensorView RowWiseCodes(const QuantizedTensor& tensor);
+ConstTensorView ColumnWiseCodes(const QuantizedTensor& tensor);
+
+// Uninitialized codes, one scale_inv of 1 per use and the workspace, for
+// per-tensor scaling (kDelayed, kCurrent, and kCustom with FP8 codes) or,
+// without scales, kHighPrecision. InvalidArgument on a negative extent or
+// without any usage; the allocator's error when there is no memory.
+absl::StatusOr<QuantizedTensor> AllocatePerTensor(int64_t rows, int64_t cols,
+                                                  const Policy& policy,
+                                                  Usages usages, Device device,
+                                                  Allocator* allocator);
+
+// "delayed E4M3 128x256 row-wise on host".
+std::string Describe(const QuantizedTensor& tensor);
 
 }  // namespace scalekeeper
 

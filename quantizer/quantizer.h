@@ -6,25 +6,35 @@
 // accumulates), setters need exclusion. Must not outlive its RecipeState.
 //
 // Quantize also observes: the tensor's amax is accumulated into the slot,
-// unless observation is off (eval). Zero elements work and observe nothing.
+// unless observation is off (set_observing(false), or an InferenceGuard on this
+// thread). Zero elements work and observe nothing. Only a delayed policy
+// observes; scales change in RecipeState::EndStep and nowhere else.
 //
-// Errors: InvalidArgument naming the argument for a null view, a wrong dtype, a
-// shape that does not fit; FailedPrecondition before Freeze.
+// Work is queued on `stream`; only Measure synchronizes. Errors:
+// InvalidArgument naming the argument and its value for a null view, a wrong
+// dtype, device or shape; Unimplemented for what a subclass cannot do. A failed
+// call leaves slot and tensor as they were.
 //
 // Example:
 //   SK_ASSIGN_OR_RETURN(std::unique_ptr<Quantizer> q,
 //                       MakeQuantizer(state.get(), slots.input));
 //   SK_ASSIGN_OR_RETURN(QuantizedTensor x8, q->Quantize(x, stream));
 //   SK_RETURN_IF_ERROR(q->Dequantize(x8, back, stream));
+//   q->Quantize(TensorView(), stream);        // zero elements: fine
+//   q->Dequantize(x8, back.Transposed(), stream);
+//       // InvalidArgument: out: got shape 256x128, want 128x256
 #ifndef SCALEKEEPER_QUANTIZER_QUANTIZER_H_
 #define SCALEKEEPER_QUANTIZER_QUANTIZER_H_
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "amax/recipe_state.h"
+#include "base/buffer.h"
 #include "base/tensor_view.h"
 #include "quantizer/quantized_tensor.h"
 #include "quantizer/statistics.h"
@@ -34,17 +44,21 @@ namespace scalekeeper {
 class Quantizer {
  public:
   virtual ~Quantizer() = default;
+  Quantizer(const Quantizer&) = delete;
+  Quantizer& operator=(const Quantizer&) = delete;
 
   // Allocates and quantizes. `x` is R x C, any strides, float32 / bfloat16 /
   // float16.
   absl::StatusOr<QuantizedTensor> Quantize(ConstTensorView x, Stream stream);
-  // Into a tensor made by MakeEmpty (or an earlier Quantize) of the same shape.
-  // `noop_flag` (device word, may be null): non-zero leaves codes, scale_inv
-  // and amax as they are.
+  // Into a tensor made by MakeEmpty (or an earlier Quantize) of the same shape
+  // under the same policy; writes every use that the tensor has. `noop_flag`
+  // (device word, may be null): non-zero leaves codes, scale_inv and amax as
+  // they are.
   absl::Status QuantizeInto(ConstTensorView x, QuantizedTensor* out,
                             const uint32_t* noop_flag, Stream stream);
   absl::Status Dequantize(const QuantizedTensor& q, TensorView out,
                           Stream stream) const;
+  // Memory for a rows x cols tensor: codes uninitialized, scale_inv 1.
   absl::StatusOr<QuantizedTensor> MakeEmpty(int64_t rows, int64_t cols) const;
   // Observes the amax of `x` without making codes.
   absl::Status Calibrate(ConstTensorView x, Stream stream);
@@ -53,18 +67,71 @@ class Quantizer {
   // use now; synchronizes, observes nothing.
   absl::StatusOr<Statistics> Measure(ConstTensorView x, Stream stream) const;
 
+  // The slot's name, "layers.0.fc1/input".
+  const std::string& name() const { return name_; }
+  Device device() const { return device_; }
   Usages usages() const { return usages_; }
   void set_usages(Usages usages) { usages_ = usages; }
   bool observing() const { return observing_; }
   void set_observing(bool observing) { observing_ = observing; }
 
  protected:
-  // TODO(quantizer builder): virtuals here.
+  // What a public call has checked: the view is valid, high precision and on
+  // this quantizer's device; `out` has its shape and device.
+  struct Call {
+    ConstTensorView x;
+    const uint32_t* noop_flag = nullptr;
+    bool observe = true;
+    Stream stream;
+  };
+
+  // The allocator is borrowed; null means the device's default.
+  Quantizer(std::string name, Device device, Usages usages,
+            Allocator* allocator);
+
+  // Required: codes and scale_inv of every use of `out`, and, if call.observe,
+  // the tensor's amax into the slot. Refuses an `out` of another policy.
+  virtual absl::Status QuantizeImpl(const Call& call, QuantizedTensor* out) = 0;
+  // Optional; Unimplemented where a subclass has none. Dequantize by default
+  // does what the tensor's own fields say.
+  virtual absl::StatusOr<QuantizedTensor> MakeEmptyImpl(int64_t rows,
+                                                        int64_t cols,
+                                                        Usages usages) const;
+  virtual absl::Status DequantizeImpl(const QuantizedTensor& q,
+                                      const TensorView& out,
+                                      Stream stream) const;
+  virtual absl::Status CalibrateImpl(const Call& call);
+  virtual absl::StatusOr<Statistics> MeasureImpl(const ConstTensorView& x,
+                                                 Stream stream) const;
+
+  Allocator* allocator() const { return allocator_; }
+  // InvalidArgument unless `out` was made under `policy`.
+  absl::Status CheckMadeUnder(const Policy& policy,
+                              const QuantizedTensor& out) const;
 
  private:
+  friend class PhasedQuantizer;  // calls the virtuals of its phases
+
+  absl::Status CheckInput(const ConstTensorView& x) const;
+  bool observes(const ConstTensorView& x) const;
+  absl::Status Unimplemented(absl::string_view call) const;
+
+  std::string name_;
+  Device device_;
   Usages usages_;
+  Allocator* allocator_;
   bool observing_ = true;
 };
+
+// The quantizer that the recipe gives a slot, the one switch over scalings. A
+// slot whose policy differs between phases gets one that follows the active
+// phase. `state` and `allocator` (null: the device's default) are borrowed.
+// FailedPrecondition before Freeze; InvalidArgument for a slot that is not
+// state's; Unimplemented, naming the slot, for a scaling or format that this
+// build has no quantizer for.
+absl::StatusOr<std::unique_ptr<Quantizer>> MakeQuantizer(
+    RecipeState* state, SlotId slot, Usages usages = Usages(),
+    Allocator* allocator = nullptr);
 
 }  // namespace scalekeeper
 

@@ -1,0 +1,140 @@
+#include "amax/arena.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "amax/history.h"
+#include "base/status_macros.h"
+
+namespace scalekeeper {
+namespace {
+
+// Hands out sections one after another; the rings, which stay uninitialized,
+// come last.
+class Sections {
+ public:
+  template <typename T>
+  size_t Add(uint64_t count) {
+    const uint64_t offset = bytes_;
+    const uint64_t size = count * sizeof(T);
+    bytes_ += (size + Allocator::kAlignment - 1) / Allocator::kAlignment *
+              Allocator::kAlignment;
+    return static_cast<size_t>(offset);
+  }
+  size_t bytes() const { return static_cast<size_t>(bytes_); }
+
+ private:
+  uint64_t bytes_ = 0;
+};
+
+// Slots of one class lie side by side, chunk by chunk.
+struct RingClass {
+  uint32_t slots = 0;
+  uint32_t next = 0;  // while places are handed out
+  uint64_t offset = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
+                                    const ArenaLayout& layout) {
+  Arena arena;
+  const uint32_t slots = static_cast<uint32_t>(layout.slots.size());
+  const uint32_t groups = static_cast<uint32_t>(layout.message_words.size());
+
+  std::map<std::pair<uint32_t, bool>, RingClass> classes;
+  for (const ArenaLayout::Slot& slot : layout.slots) {
+    ++classes[{slot.capacity, slot.two_rings}].slots;
+  }
+  uint64_t ring_words = 0;
+  for (auto& [key, ring_class] : classes) {
+    const uint8_t log2 = ChunkLog2(key.first);
+    ring_class.offset = ring_words;
+    ring_words += (uint64_t{ChunkCount(key.first, log2)} << log2) *
+                  ring_class.slots * (key.second ? 2 : 1);
+  }
+
+  arena.placements_.resize(slots);
+  arena.second_ring_.resize(slots);
+  uint64_t chunk_words = 0, suffix_words = 0;
+  for (uint32_t i = 0; i < slots; ++i) {
+    const ArenaLayout::Slot& slot = layout.slots[i];
+    RingClass& ring_class = classes[{slot.capacity, slot.two_rings}];
+    const uint8_t log2 = ChunkLog2(slot.capacity);
+    const uint32_t chunks = ChunkCount(slot.capacity, log2);
+    SlotDescriptor& place = arena.placements_[i];
+    place.chunk_log2 = log2;
+    place.chunk_stride = ring_class.slots << log2;
+    place.ring_offset =
+        ring_class.offset + (uint64_t{ring_class.next++} << log2);
+    if (slot.two_rings) {
+      arena.second_ring_[i] = uint64_t{chunks} * place.chunk_stride;
+    }
+    place.chunk_offset = static_cast<uint32_t>(chunk_words);
+    place.suffix_offset = static_cast<uint32_t>(suffix_words);
+    chunk_words += chunks;
+    suffix_words += uint64_t{1} << log2;
+  }
+  uint64_t message_words = 0;
+  for (uint32_t words : layout.message_words) {
+    arena.message_offsets_.push_back(static_cast<uint32_t>(message_words));
+    message_words += words;
+  }
+  if (std::max({chunk_words, suffix_words, message_words}) > UINT32_MAX) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        slots, " slots need more than 2^32 words of chunk maxima or messages"));
+  }
+
+  Sections sections;
+  const size_t amax = sections.Add<uint32_t>(slots);
+  const size_t scale = sections.Add<float>(slots);
+  const size_t scale_inv = sections.Add<float>(slots);
+  const size_t measure = sections.Add<uint32_t>(slots);
+  const size_t descriptors = sections.Add<SlotDescriptor>(slots);
+  const size_t histories = sections.Add<SlotHistory>(slots);
+  const size_t undo = sections.Add<SlotUndo>(slots);
+  const size_t group_descriptors = sections.Add<GroupDescriptor>(groups);
+  const size_t group_states = sections.Add<GroupState>(groups);
+  const size_t step = sections.Add<StepState>(1);
+  const size_t messages = sections.Add<uint32_t>(message_words);
+  const size_t chunk_maxima = sections.Add<uint32_t>(chunk_words);
+  const size_t suffix_maxima = sections.Add<uint32_t>(suffix_words);
+  const size_t initialized = sections.bytes();
+  const size_t rings = sections.Add<uint32_t>(ring_words);
+
+  SK_ASSIGN_OR_RETURN(arena.buffer_,
+                      Buffer::Allocate(allocator, sections.bytes()));
+  std::byte* base = arena.buffer_.as<std::byte>();
+  std::memset(base, 0, initialized);
+  ArenaView& view = arena.view_;
+  const auto at = [&](size_t offset, auto*& pointer) {
+    pointer = reinterpret_cast<std::decay_t<decltype(pointer)>>(base + offset);
+  };
+  view.slots = slots;
+  view.groups = groups;
+  at(amax, view.amax);
+  at(scale, view.scale);
+  at(scale_inv, view.scale_inv);
+  at(measure, view.measure);
+  at(descriptors, view.descriptors);
+  at(histories, view.histories);
+  at(undo, view.undo);
+  at(group_descriptors, view.group_descriptors);
+  at(group_states, view.group_states);
+  at(step, view.step);
+  at(messages, view.messages);
+  at(chunk_maxima, view.chunk_maxima);
+  at(suffix_maxima, view.suffix_maxima);
+  at(rings, view.rings);
+  std::fill_n(view.scale, slots, 1.0f);
+  std::fill_n(view.scale_inv, slots, 1.0f);
+  std::copy(arena.placements_.begin(), arena.placements_.end(),
+            view.descriptors);
+  return arena;
+}
+
+}  // namespace scalekeeper

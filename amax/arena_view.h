@@ -1,0 +1,104 @@
+// The arena as kernels see it: plain structs and pointers into one allocation.
+//
+// Nothing here owns memory or allocates, and no struct points at a host object,
+// so that a CUDA kernel takes an ArenaView by value. amax/arena.h lays the
+// sections out; amax/history.h and amax/update.h are the functions over them.
+//
+// Ring layout. A slot's window is a ring of `history_len` words, stored in
+// chunks of 2^chunk_log2 words. Chunk c of every slot of the same capacity lies
+// side by side (chunk-major), so that a step, in which all slots write at about
+// the same position, walks memory in order whatever the history length is:
+//   word(p) = rings[ring_offset + (p >> chunk_log2) * chunk_stride
+//                   + (p & (2^chunk_log2 - 1))]
+//
+// Message of a group: one word per member slot, in arena order, then
+// kControlWords words (see amax/update.h).
+#ifndef SCALEKEEPER_AMAX_ARENA_VIEW_H_
+#define SCALEKEEPER_AMAX_ARENA_VIEW_H_
+
+#include <cstdint>
+
+#include "recipe/policy.h"
+
+namespace scalekeeper {
+
+// What a slot does in the active phase. Read-only in a step.
+struct SlotDescriptor {
+  uint64_t ring_offset = 0;    // words, of ring position 0
+  uint32_t chunk_stride = 0;   // words, between chunks of one ring
+  uint32_t chunk_offset = 0;   // words, into chunk_maxima
+  uint32_t suffix_offset = 0;  // words, into suffix_maxima
+  uint32_t message_index = 0;  // words, into messages
+  uint32_t group = 0;          // index into groups
+  uint32_t history_len = 1;    // N
+  float format_max = 0;
+  uint8_t chunk_log2 = 0;
+  uint8_t margin = 0;
+  AmaxComputeAlgo algo = AmaxComputeAlgo::kMax;
+  NonFiniteAmax non_finite = NonFiniteAmax::kSkip;
+  bool enabled = false;  // `delayed` in the active phase
+};
+
+// A slot's window, besides the ring itself, and its sticky flag.
+struct SlotHistory {
+  uint32_t cursor = 0;      // where the next push goes, 0..N-1
+  uint32_t count = 0;       // entries held, 0..N
+  uint32_t prefix_max = 0;  // of the entries of the current chunk before cursor
+  uint32_t others_max = 0;  // of the entries of all other chunks
+  uint32_t non_finite_steps = 0;  // since ClearFlags
+};
+
+// A slot before the last completed step.
+struct SlotUndo {
+  float scale = 1;
+  uint32_t measure = 0;
+  uint32_t cursor = 0;
+  uint32_t count = 0;
+  uint32_t evicted = 0;  // what the push overwrote at `cursor`
+  uint32_t non_finite_steps = 0;
+};
+
+struct GroupDescriptor {
+  uint32_t message_offset = 0;  // words, into messages
+  uint32_t members = 0;         // slots, in the active phase
+};
+
+struct GroupState {
+  uint64_t scale_hash = 0;      // of the members' scales (amax/update.h)
+  uint32_t ranks_disagree = 0;  // sticky
+  uint32_t skipped = 0;         // of the last update: 1 when it was dropped
+};
+
+struct StepState {
+  int64_t step = 0;
+  int64_t phase = 0;
+  uint32_t applied = 0;  // of the last update: 0 when the ranks disagreed
+};
+
+struct ArenaView {
+  uint32_t slots = 0;
+  uint32_t groups = 0;
+
+  // One entry per slot.
+  uint32_t* amax = nullptr;  // bits observed since the last update
+  float* scale = nullptr;
+  float* scale_inv = nullptr;
+  uint32_t* measure = nullptr;
+  SlotDescriptor* descriptors = nullptr;
+  SlotHistory* histories = nullptr;
+  SlotUndo* undo = nullptr;
+
+  // One entry per group; the last one holds the slots that are not reduced.
+  GroupDescriptor* group_descriptors = nullptr;
+  GroupState* group_states = nullptr;
+
+  StepState* step = nullptr;
+  uint32_t* messages = nullptr;
+  uint32_t* chunk_maxima = nullptr;
+  uint32_t* suffix_maxima = nullptr;
+  uint32_t* rings = nullptr;
+};
+
+}  // namespace scalekeeper
+
+#endif  // SCALEKEEPER_AMAX_ARENA_VIEW_H_

@@ -1,0 +1,227 @@
+// The amax window: a ring whose exact maximum costs the same whatever falls.
+//
+// A plain ring needs N loads whenever the value that leaves was the maximum.
+// Here the ring is cut into chunks of B (a power of two near sqrt(N)) words.
+// While the write position h is in chunk c, the window consists of
+//   * the entries of c before h, written in this lap: a running maximum
+//     (prefix_max);
+//   * the entries of c from h on, written in the last lap and the next to
+//     leave: suffix maxima, taken when h enters the chunk (old entries of a
+//     chunk do not change until they are overwritten);
+//   * all other chunks, which do not change while h is in c: others_max, taken
+//     from one maximum per chunk when h enters the chunk.
+// So window maximum = max(prefix_max, suffix_maxima[h + 1], others_max): three
+// loads per push, and B + N / B loads once every B pushes, on rising, constant
+// and falling amaxes alike.
+//
+// Values are amax bits (numerics/amax.h), compared as uint32; infinities and
+// NaNs are values like others here. A window that is not full yet uses what it
+// holds; ring words outside the held ones are never read, so a ring needs no
+// initialization. The first position may be any (a ring has no beginning).
+//
+// The maxima are derived data: RebuildMaxima makes them from the ring, the
+// cursor and the count.
+//
+// Example:
+//   RingView ring{words, /*chunk_stride=*/4, /*chunk_log2=*/2, /*len=*/16,
+//                 chunk_maxima, suffix_maxima};
+//   SlotHistory history;
+//   uint32_t max = PushAndMax(ring, history, AmaxBits(3.0f)).window_max;
+#ifndef SCALEKEEPER_AMAX_HISTORY_H_
+#define SCALEKEEPER_AMAX_HISTORY_H_
+
+#include <cstdint>
+
+#include "amax/arena_view.h"
+#include "numerics/amax.h"
+#include "numerics/host_device.h"
+
+namespace scalekeeper {
+
+// log2 of the chunk size for a ring that can hold `capacity` >= 1 entries.
+SK_HOST_DEVICE inline uint8_t ChunkLog2(uint32_t capacity) {
+  uint8_t log2 = 0;
+  while ((uint64_t{1} << (2 * (log2 + 1))) <= capacity) ++log2;
+  return log2;
+}
+
+// ceil(len / B).
+SK_HOST_DEVICE inline uint32_t ChunkCount(uint32_t len, uint32_t chunk_log2) {
+  return ((len - 1) >> chunk_log2) + 1;
+}
+
+// Where a slot's ring begins. Warps of 32 slots begin one after another, so
+// that they enter new chunks at different steps and no step costs much more
+// than another.
+SK_HOST_DEVICE inline uint32_t FirstPosition(uint32_t slot, uint32_t len) {
+  return (slot / 32) % len;
+}
+
+struct RingView {
+  uint32_t* words = nullptr;  // at position 0
+  uint32_t chunk_stride = 0;  // words
+  uint32_t chunk_log2 = 0;
+  uint32_t len = 1;                   // N
+  uint32_t* chunk_maxima = nullptr;   // ChunkCount(N) words
+  uint32_t* suffix_maxima = nullptr;  // B words
+
+  SK_HOST_DEVICE uint32_t chunk_mask() const { return (1u << chunk_log2) - 1u; }
+  SK_HOST_DEVICE uint32_t& at(uint32_t position) const {
+    return words[uint64_t{position >> chunk_log2} * chunk_stride +
+                 (position & chunk_mask())];
+  }
+  // One past the last position of the chunk that holds `position`.
+  SK_HOST_DEVICE uint32_t ChunkEnd(uint32_t position) const {
+    const uint32_t end = (position | chunk_mask()) + 1;
+    return end < len ? end : len;
+  }
+};
+
+SK_HOST_DEVICE inline RingView RingOf(const ArenaView& arena,
+                                      const SlotDescriptor& slot) {
+  RingView ring;
+  ring.words = arena.rings + slot.ring_offset;
+  ring.chunk_stride = slot.chunk_stride;
+  ring.chunk_log2 = slot.chunk_log2;
+  ring.len = slot.history_len;
+  ring.chunk_maxima = arena.chunk_maxima + slot.chunk_offset;
+  ring.suffix_maxima = arena.suffix_maxima + slot.suffix_offset;
+  return ring;
+}
+
+// The position of the entry that is `age` pushes old (0: the newest), age < N.
+SK_HOST_DEVICE inline uint32_t PositionOfAge(const RingView& ring,
+                                             const SlotHistory& history,
+                                             uint32_t age) {
+  const uint32_t back = age + 1;
+  return history.cursor >= back ? history.cursor - back
+                                : history.cursor + ring.len - back;
+}
+
+// The entry at `position`, or 0 (neutral for max) when the window does not hold
+// it yet.
+SK_HOST_DEVICE inline uint32_t HeldEntry(const RingView& ring,
+                                         const SlotHistory& history,
+                                         uint32_t position) {
+  const uint32_t age = position < history.cursor
+                           ? history.cursor - position - 1
+                           : history.cursor + ring.len - position - 1;
+  return age < history.count ? ring.at(position) : 0;
+}
+
+namespace internal {
+
+// suffix_maxima and others_max for the chunk that holds the cursor. Reads
+// chunk_maxima of the other chunks.
+SK_HOST_DEVICE inline void EnterChunk(const RingView& ring,
+                                      SlotHistory& history) {
+  const uint32_t chunk = history.cursor >> ring.chunk_log2;
+  const uint32_t chunks = ChunkCount(ring.len, ring.chunk_log2);
+  uint32_t others = 0;
+  for (uint32_t c = 0; c < chunks; ++c) {
+    others = MaxBits(others, c == chunk ? 0u : ring.chunk_maxima[c]);
+  }
+  history.others_max = others;
+  uint32_t suffix = 0;
+  for (uint32_t p = ring.ChunkEnd(history.cursor); p-- > history.cursor;) {
+    suffix = MaxBits(suffix, HeldEntry(ring, history, p));
+    ring.suffix_maxima[p & ring.chunk_mask()] = suffix;
+  }
+}
+
+}  // namespace internal
+
+// Writes at the cursor and moves it; keeps no maxima. Returns the word that was
+// overwritten, 0 when the window was not full.
+SK_HOST_DEVICE inline uint32_t Push(const RingView& ring, SlotHistory& history,
+                                    uint32_t amax_bits) {
+  uint32_t& word = ring.at(history.cursor);
+  const uint32_t evicted = history.count == ring.len ? word : 0;
+  word = amax_bits;
+  history.cursor = history.cursor + 1 == ring.len ? 0 : history.cursor + 1;
+  if (history.count < ring.len) ++history.count;
+  return evicted;
+}
+
+struct PushResult {
+  uint32_t window_max;
+  uint32_t evicted;
+};
+
+// Push, and the exact maximum of the window afterwards. The maxima must be
+// those of the ring: maintained by PushAndMax or made by RebuildMaxima.
+SK_HOST_DEVICE inline PushResult PushAndMax(const RingView& ring,
+                                            SlotHistory& history,
+                                            uint32_t amax_bits) {
+  const uint32_t position = history.cursor;
+  if ((position & ring.chunk_mask()) == 0) {  // the last chunk is complete
+    const uint32_t last = position == 0 ? ring.len - 1 : position - 1;
+    ring.chunk_maxima[last >> ring.chunk_log2] = history.prefix_max;
+    history.prefix_max = 0;
+    internal::EnterChunk(ring, history);
+  }
+  PushResult result;
+  result.evicted = Push(ring, history, amax_bits);
+  history.prefix_max = MaxBits(history.prefix_max, amax_bits);
+  uint32_t max = MaxBits(history.prefix_max, history.others_max);
+  if (position + 1 < ring.ChunkEnd(position)) {
+    max = MaxBits(max, ring.suffix_maxima[(position + 1) & ring.chunk_mask()]);
+  }
+  result.window_max = max;
+  return result;
+}
+
+// Makes all maxima from the ring. N loads.
+SK_HOST_DEVICE inline void RebuildMaxima(const RingView& ring,
+                                         SlotHistory& history) {
+  for (uint32_t begin = 0; begin < ring.len; begin = ring.ChunkEnd(begin)) {
+    uint32_t max = 0;
+    for (uint32_t p = begin; p < ring.ChunkEnd(begin); ++p) {
+      max = MaxBits(max, HeldEntry(ring, history, p));
+    }
+    ring.chunk_maxima[begin >> ring.chunk_log2] = max;
+  }
+  const uint32_t cursor = history.cursor;
+  const uint32_t begin = cursor & ~ring.chunk_mask();
+  if (cursor == begin) {  // the next push enters a chunk and stores prefix_max
+    const uint32_t last = cursor == 0 ? ring.len - 1 : cursor - 1;
+    history.prefix_max = ring.chunk_maxima[last >> ring.chunk_log2];
+  } else {
+    history.prefix_max = 0;
+    for (uint32_t p = begin; p < cursor; ++p) {
+      history.prefix_max =
+          MaxBits(history.prefix_max, HeldEntry(ring, history, p));
+    }
+  }
+  internal::EnterChunk(ring, history);
+}
+
+// The maximum of what the window holds, from the ring itself. N loads.
+SK_HOST_DEVICE inline uint32_t ScanMax(const RingView& ring,
+                                       const SlotHistory& history) {
+  uint32_t max = 0;
+  for (uint32_t age = 0; age < history.count; ++age) {
+    max = MaxBits(max, ring.at(PositionOfAge(ring, history, age)));
+  }
+  return max;
+}
+
+// Copies the newest entries of `from` into `to`, another ring (other memory,
+// any length) that starts at position `start`. The maxima of `to` are not made.
+SK_HOST_DEVICE inline SlotHistory CopyNewest(const RingView& from,
+                                             const SlotHistory& history,
+                                             const RingView& to,
+                                             uint32_t start) {
+  SlotHistory copy = history;
+  copy.cursor = start;
+  copy.count = 0;
+  const uint32_t kept = history.count < to.len ? history.count : to.len;
+  for (uint32_t age = kept; age-- > 0;) {
+    Push(to, copy, from.at(PositionOfAge(from, history, age)));
+  }
+  return copy;
+}
+
+}  // namespace scalekeeper
+
+#endif  // SCALEKEEPER_AMAX_HISTORY_H_

@@ -1,0 +1,195 @@
+#include "amax/slot_table.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "amax/natural_order.h"
+#include "base/status_macros.h"
+
+namespace scalekeeper {
+namespace {
+
+bool DelayedInSomePhase(const std::vector<Policy>& policies) {
+  return std::any_of(policies.begin(), policies.end(), [](const Policy& p) {
+    return p.scaling == Scaling::kDelayed;
+  });
+}
+
+}  // namespace
+
+uint32_t SlotTable::ModuleIndex(absl::string_view module) {
+  const auto [it, inserted] = module_index_.try_emplace(
+      std::string(module), static_cast<uint32_t>(modules_.size()));
+  if (inserted) {
+    modules_.emplace_back(module);
+    is_layer_.push_back(false);
+  }
+  return it->second;
+}
+
+int32_t SlotTable::Append(std::string name, uint32_t module, Role role,
+                          bool extra) {
+  slot_names_.insert(name);
+  Slot slot;
+  slot.name = std::move(name);
+  slot.module = module;
+  slot.role = role;
+  slot.extra = extra;
+  slots_.push_back(std::move(slot));
+  return static_cast<int32_t>(slots_.size() - 1);
+}
+
+absl::StatusOr<int32_t> SlotTable::AddModule(absl::string_view module) {
+  if (module.empty()) {
+    return absl::InvalidArgumentError(
+        "AddModule: got an empty name, want the module's name");
+  }
+  const auto known = module_index_.find(module);
+  if (known != module_index_.end() && is_layer_[known->second]) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "AddModule: module \"", module, "\" was added before, want each once"));
+  }
+  for (Role role : kRoles) {
+    if (slot_names_.contains(absl::StrCat(module, "/", Name(role)))) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("AddModule: slot \"", module, "/", Name(role),
+                       "\" was added before, want each name once"));
+    }
+  }
+  const uint32_t index = ModuleIndex(module);
+  is_layer_[index] = true;
+  const int32_t first = static_cast<int32_t>(slots_.size());
+  for (Role role : kRoles) {
+    Append(absl::StrCat(module, "/", Name(role)), index, role, false);
+  }
+  return first;
+}
+
+absl::StatusOr<int32_t> SlotTable::AddSlot(absl::string_view module,
+                                           absl::string_view name, Role role) {
+  if (module.empty() || name.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("AddSlot: got module \"", module, "\", name \"", name,
+                     "\", want neither to be empty"));
+  }
+  std::string full = absl::StrCat(module, "/", name);
+  if (slot_names_.contains(full)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "AddSlot: slot \"", full, "\" was added before, want each name once"));
+  }
+  return Append(std::move(full), ModuleIndex(module), role, true);
+}
+
+absl::Status SlotTable::Resolve(const Recipe& recipe) {
+  SK_ASSIGN_OR_RETURN(resolved_, recipe.Resolve(modules_));
+  ResolvePolicies();
+  ResolveGroups();
+  OrderArena();
+  return absl::OkStatus();
+}
+
+void SlotTable::ResolvePolicies() {
+  policy_sets_.clear();
+  // Modules share their resolved policies, so pointers tell distinct ones.
+  std::map<std::vector<const Policy*>, uint32_t> sets;
+  std::vector<const Policy*> key(static_cast<size_t>(phases()));
+  for (Slot& slot : slots_) {
+    for (int phase = 0; phase < phases(); ++phase) {
+      key[static_cast<size_t>(phase)] =
+          &resolved_->at(phase, slot.module).policy(slot.role);
+    }
+    const auto [it, inserted] =
+        sets.try_emplace(key, static_cast<uint32_t>(policy_sets_.size()));
+    if (inserted) {
+      std::vector<Policy> policies;
+      for (const Policy* policy : key) policies.push_back(*policy);
+      policy_sets_.push_back(std::move(policies));
+    }
+    slot.policy_set = it->second;
+  }
+}
+
+void SlotTable::ResolveGroups() {
+  std::vector<bool> in_arena(modules_.size());
+  for (const Slot& slot : slots_) {
+    if (DelayedInSomePhase(policy_sets_[slot.policy_set])) {
+      in_arena[slot.module] = true;
+    }
+  }
+  std::set<std::string> names;
+  for (int phase = 0; phase < phases(); ++phase) {
+    for (size_t m = 0; m < modules_.size(); ++m) {
+      const AmaxReductionPolicy& policy =
+          resolved_->at(phase, m).amax_reduction;
+      if (in_arena[m] && policy.enabled && names.count(policy.group) == 0) {
+        names.insert(policy.group);
+      }
+    }
+  }
+  groups_.assign(names.begin(), names.end());
+  module_groups_.assign(static_cast<size_t>(phases()),
+                        std::vector<uint32_t>(modules_.size()));
+  for (int phase = 0; phase < phases(); ++phase) {
+    for (size_t m = 0; m < modules_.size(); ++m) {
+      const AmaxReductionPolicy& policy =
+          resolved_->at(phase, m).amax_reduction;
+      const auto it =
+          policy.enabled && in_arena[m]
+              ? std::lower_bound(groups_.begin(), groups_.end(), policy.group)
+              : groups_.end();
+      module_groups_[static_cast<size_t>(phase)][m] =
+          static_cast<uint32_t>(it - groups_.begin());
+    }
+  }
+}
+
+void SlotTable::OrderArena() {
+  std::vector<uint32_t> by_name(modules_.size());
+  std::iota(by_name.begin(), by_name.end(), 0u);
+  std::sort(by_name.begin(), by_name.end(), [&](uint32_t a, uint32_t b) {
+    return NaturalLess(modules_[a], modules_[b]);
+  });
+  std::vector<uint32_t> rank(modules_.size());
+  for (uint32_t i = 0; i < by_name.size(); ++i) rank[by_name[i]] = i;
+
+  arena_slots_.clear();
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    slots_[i].arena_index = -1;
+    if (DelayedInSomePhase(policy_sets_[slots_[i].policy_set])) {
+      arena_slots_.push_back(static_cast<int32_t>(i));
+    }
+  }
+  const auto key = [&](int32_t slot) {
+    const Slot& s = Get(slot);
+    return std::make_tuple(module_groups_[0][s.module], rank[s.module], s.role,
+                           s.extra);
+  };
+  std::sort(arena_slots_.begin(), arena_slots_.end(),
+            [&](int32_t a, int32_t b) {
+              const auto key_a = key(a), key_b = key(b);
+              if (key_a != key_b) return key_a < key_b;
+              return NaturalLess(name(a), name(b));
+            });
+  for (size_t i = 0; i < arena_slots_.size(); ++i) {
+    slots_[static_cast<size_t>(arena_slots_[i])].arena_index =
+        static_cast<int32_t>(i);
+  }
+}
+
+uint32_t SlotTable::group(int phase, int32_t slot) const {
+  return module_groups_[static_cast<size_t>(phase)][Get(slot).module];
+}
+
+const GemmPolicy* SlotTable::gemm_policy(int phase, absl::string_view module,
+                                         Gemm gemm) const {
+  const auto it = module_index_.find(module);
+  if (it == module_index_.end()) return nullptr;
+  return &resolved_->at(phase, it->second).gemm(gemm);
+}
+
+}  // namespace scalekeeper

@@ -1,0 +1,106 @@
+// SlotTable: which modules and slots there are, and what the recipe gives them.
+//
+// Host-side registry of a RecipeState: filled by AddModule / AddSlot, resolved
+// once; immutable afterwards. Only slots whose policy is `delayed` in some
+// phase get a place in the arena, ordered by (group in the first phase, natural
+// order of the module's name, role, slot name), unreduced ones last: the order
+// is the same on every rank, whatever the order of the Add calls was.
+//
+// Example:
+//   SlotTable table;
+//   SK_ASSIGN_OR_RETURN(int32_t first, table.AddModule("layers.0.fc1"));
+//   SK_RETURN_IF_ERROR(table.Resolve(recipe));
+//   table.policies(first)[phase];                  // of "layers.0.fc1/input"
+#ifndef SCALEKEEPER_AMAX_SLOT_TABLE_H_
+#define SCALEKEEPER_AMAX_SLOT_TABLE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "recipe/recipe.h"
+
+namespace scalekeeper {
+
+class SlotTable {
+ public:
+  // The first of three slots (input, weight, grad, in this order).
+  // InvalidArgument on an empty or repeated name.
+  absl::StatusOr<int32_t> AddModule(absl::string_view module);
+  // Slot "module/name". The module need not have been added.
+  absl::StatusOr<int32_t> AddSlot(absl::string_view module,
+                                  absl::string_view name, Role role);
+
+  // May be called again after it failed.
+  absl::Status Resolve(const Recipe& recipe);
+
+  size_t size() const { return slots_.size(); }
+  const std::string& name(int32_t slot) const { return Get(slot).name; }
+  Role role(int32_t slot) const { return Get(slot).role; }
+
+  // After Resolve.
+  int phases() const { return resolved_->phases(); }
+  // One per phase.
+  const std::vector<Policy>& policies(int32_t slot) const {
+    return policy_sets_[Get(slot).policy_set];
+  }
+  // Index of the slot's policies among all distinct ones.
+  uint32_t policy_set(int32_t slot) const { return Get(slot).policy_set; }
+  size_t policy_set_count() const { return policy_sets_.size(); }
+  const std::vector<Policy>& policies_of_set(uint32_t set) const {
+    return policy_sets_[set];
+  }
+  // Index into groups(), or groups().size() when not reduced in that phase.
+  uint32_t group(int phase, int32_t slot) const;
+  // Null for an unknown module.
+  const GemmPolicy* gemm_policy(int phase, absl::string_view module,
+                                Gemm gemm) const;
+
+  // Names of the groups that arena slots reduce over in some phase, sorted.
+  const std::vector<std::string>& groups() const { return groups_; }
+  // Slots with a place in the arena, in its order.
+  const std::vector<int32_t>& arena_slots() const { return arena_slots_; }
+  // Position in arena_slots(), or -1.
+  int32_t arena_index(int32_t slot) const { return Get(slot).arena_index; }
+
+ private:
+  struct Slot {
+    std::string name;
+    uint32_t module = 0;
+    Role role = Role::kInput;
+    bool extra = false;  // by AddSlot
+    uint32_t policy_set = 0;
+    int32_t arena_index = -1;
+  };
+
+  const Slot& Get(int32_t slot) const {
+    return slots_[static_cast<size_t>(slot)];
+  }
+  int32_t Append(std::string name, uint32_t module, Role role, bool extra);
+  uint32_t ModuleIndex(absl::string_view module);
+  void ResolvePolicies();
+  void ResolveGroups();
+  void OrderArena();
+
+  std::vector<std::string> modules_;
+  std::vector<bool> is_layer_;  // by AddModule, parallel to modules_
+  absl::flat_hash_map<std::string, uint32_t> module_index_;
+  absl::flat_hash_set<std::string> slot_names_;
+  std::vector<Slot> slots_;
+
+  std::optional<ResolvedModules> resolved_;
+  std::vector<std::vector<Policy>> policy_sets_;
+  std::vector<std::string> groups_;
+  std::vector<std::vector<uint32_t>> module_groups_;  // [phase][module]
+  std::vector<int32_t> arena_slots_;
+};
+
+}  // namespace scalekeeper
+
+#endif  // SCALEKEEPER_AMAX_SLOT_TABLE_H_

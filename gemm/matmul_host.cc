@@ -1,0 +1,185 @@
+// The host reference: exact products of float32-valued operands, summed in
+// double in the order of k, rounded once.
+//
+// Both operands are decoded once into panels of doubles: four rows of A side by
+// side for each k, and four columns of B. The inner loop then reads two streams
+// and keeps a 4 x 4 block of sums in registers; the order of every sum is that
+// of the naive triple loop, so blocking, layout and transposition change no
+// bit.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "gemm/matmul_problem.h"
+#include "numerics/convert.h"
+
+namespace scalekeeper::internal {
+namespace {
+
+constexpr int64_t kBlock = 4;
+// Panels of A that are reused while a panel of B streams by: about half of a
+// second-level cache.
+constexpr int64_t kPanelBytes = 256 * 1024;
+
+// Value of each code as a double.
+using CodeTable = std::array<double, 256>;
+
+CodeTable MakeCodeTable(Format format) {
+  CodeTable table;
+  for (size_t code = 0; code < table.size(); ++code) {
+    table[code] = Decode(format, static_cast<uint8_t>(code));
+  }
+  return table;
+}
+
+const CodeTable& CodeTableOf(Format format) {
+  static const CodeTable e4m3 = MakeCodeTable(Format::kE4M3);
+  static const CodeTable e5m2 = MakeCodeTable(Format::kE5M2);
+  return format == Format::kE4M3 ? e4m3 : e5m2;
+}
+
+// panels[p][k][i] = load(element (4 p + i, k) of `values`); rows beyond the
+// last are 0. Walks along the smaller stride.
+template <typename T, typename Load>
+void PackAs(const ConstTensorView& values, double* panels, Load load) {
+  const T* data = static_cast<const T*>(values.data);
+  const int64_t depth = values.cols;
+  for (int64_t r0 = 0; r0 < values.rows; r0 += kBlock) {
+    double* panel = panels + r0 * depth;
+    const int64_t rows = std::min(kBlock, values.rows - r0);
+    if (rows < kBlock) std::fill(panel, panel + kBlock * depth, 0.0);
+    const T* first = data + r0 * values.row_stride;
+    if (values.col_stride <= values.row_stride) {
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t k = 0; k < depth; ++k) {
+          panel[k * kBlock + i] =
+              load(first[i * values.row_stride + k * values.col_stride]);
+        }
+      }
+    } else {
+      for (int64_t k = 0; k < depth; ++k) {
+        for (int64_t i = 0; i < rows; ++i) {
+          panel[k * kBlock + i] =
+              load(first[i * values.row_stride + k * values.col_stride]);
+        }
+      }
+    }
+  }
+}
+
+void Pack(const MatmulInput& input, const ConstTensorView& values,
+          double* panels) {
+  switch (values.dtype) {
+    case DType::kUint8: {
+      const CodeTable& table = CodeTableOf(input.format);
+      PackAs<uint8_t>(values, panels,
+                      [&table](uint8_t code) { return table[code]; });
+      break;
+    }
+    case DType::kF32:
+      PackAs<float>(values, panels,
+                    [](float x) { return static_cast<double>(x); });
+      break;
+    case DType::kBF16:
+      PackAs<uint16_t>(values, panels, [](uint16_t x) {
+        return static_cast<double>(FloatFromBF16(x));
+      });
+      break;
+    case DType::kF16:
+      PackAs<uint16_t>(values, panels, [](uint16_t x) {
+        return static_cast<double>(FloatFromF16(x));
+      });
+      break;
+  }
+}
+
+using Sums = std::array<double, kBlock * kBlock>;
+
+// sums[i][j] = sum over k of a[k][i] * b[k][j].
+void MultiplyPanels(const double* __restrict a, const double* __restrict b,
+                    int64_t depth, Sums* out) {
+  double sums[kBlock * kBlock] = {};
+  for (int64_t k = 0; k < depth; ++k) {
+    for (int64_t i = 0; i < kBlock; ++i) {
+      for (int64_t j = 0; j < kBlock; ++j) {
+        sums[i * kBlock + j] += a[k * kBlock + i] * b[k * kBlock + j];
+      }
+    }
+  }
+  std::copy(std::begin(sums), std::end(sums), out->begin());
+}
+
+double Activate(Activation activation, double x) {
+  switch (activation) {
+    case Activation::kNone:
+      return x;
+    case Activation::kRelu:
+      return x < 0 ? 0.0 : x;
+    case Activation::kGelu: {
+      constexpr double kSqrt2OverPi = 0.79788456080286535588;
+      return 0.5 * x *
+             (1.0 + std::tanh(kSqrt2OverPi * (x + 0.044715 * x * x * x)));
+    }
+  }
+  return x;
+}
+
+int64_t RoundUpToBlock(int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; }
+
+// One block of sums into `out`, with all that is done per element.
+void StoreBlock(const MatmulProblem& p, double scale, int64_t r0, int64_t c0,
+                const Sums& sums) {
+  const int64_t rows = std::min(kBlock, p.out.rows - r0);
+  const int64_t cols = std::min(kBlock, p.out.cols - c0);
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < cols; ++j) {
+      const int64_t at =
+          (r0 + i) * p.out.row_stride + (c0 + j) * p.out.col_stride;
+      double value = sums[static_cast<size_t>(i * kBlock + j)] * scale;
+      if (p.bias) {
+        value += LoadFloat(p.bias->dtype, p.bias->data,
+                           (c0 + j) * p.bias->col_stride);
+      }
+      value = Activate(p.activation, value);
+      if (p.accumulate) value += LoadFloat(p.out.dtype, p.out.data, at);
+      StoreDouble(p.out.dtype, value, p.out.data, at);
+    }
+  }
+}
+
+}  // namespace
+
+void MatmulHost(const MatmulProblem& p) {
+  if (p.out.empty()) return;
+  const int64_t depth = p.a.values.cols;
+  const int64_t rows = RoundUpToBlock(p.out.rows);
+  const int64_t cols = RoundUpToBlock(p.out.cols);
+  thread_local std::vector<double> scratch;
+  scratch.resize(static_cast<size_t>((rows + cols) * depth));
+  double* a = scratch.data();
+  double* b = a + rows * depth;
+  Pack(p.a, p.a.values, a);
+  Pack(p.b, ConstTensorView(p.b.values.Transposed()), b);
+
+  // The product of two float32 is exact in double.
+  double scale = 1.0;
+  if (p.a.scale_inv != nullptr) scale *= *p.a.scale_inv;
+  if (p.b.scale_inv != nullptr) scale *= *p.b.scale_inv;
+  const int64_t panel_bytes = std::max<int64_t>(1, depth) * kBlock *
+                              static_cast<int64_t>(sizeof(double));
+  const int64_t chunk =
+      std::max<int64_t>(1, kPanelBytes / panel_bytes) * kBlock;
+  Sums sums;
+  for (int64_t chunk_start = 0; chunk_start < rows; chunk_start += chunk) {
+    const int64_t chunk_end = std::min(chunk_start + chunk, rows);
+    for (int64_t c0 = 0; c0 < cols; c0 += kBlock) {
+      for (int64_t r0 = chunk_start; r0 < chunk_end; r0 += kBlock) {
+        MultiplyPanels(a + r0 * depth, b + c0 * depth, depth, &sums);
+        StoreBlock(p, scale, r0, c0, sums);
+      }
+    }
+  }
+}
+
+}  // namespace scalekeeper::internal

@@ -1,0 +1,40 @@
+// Current scaling (numerics.md section 4), one scale per tensor, made from the
+// amax of the tensor that is quantized: two passes, nothing observed.
+//
+// Threads, errors, order of calls: quantizer.h. Calibrate does nothing.
+#ifndef SCALEKEEPER_QUANTIZER_CURRENT_QUANTIZER_H_
+#define SCALEKEEPER_QUANTIZER_CURRENT_QUANTIZER_H_
+
+#include <string>
+
+#include "quantizer/kernels.h"
+#include "quantizer/quantizer.h"
+#include "recipe/policy.h"
+
+namespace scalekeeper {
+
+class CurrentQuantizer : public Quantizer {
+ public:
+  CurrentQuantizer(std::string name, const Policy& policy, Device device,
+                   Usages usages, Allocator* allocator);
+
+ protected:
+  absl::Status QuantizeImpl(const Call& call, QuantizedTensor* out) override;
+  absl::StatusOr<QuantizedTensor> MakeEmptyImpl(int64_t rows, int64_t cols,
+                                                Usages usages) const override;
+  absl::Status CalibrateImpl(const Call& call) override;
+  absl::StatusOr<Statistics> MeasureImpl(const ConstTensorView& x,
+                                         Stream stream) const override;
+
+ private:
+  // The scale for `x` into `out`; `tensor_amax` is a scratch word.
+  absl::Status MakeScale(const ConstTensorView& x, uint32_t* tensor_amax,
+                         const kernels::ScaleOutput& out,
+                         const uint32_t* noop_flag, Stream stream) const;
+
+  const Policy policy_;
+};
+
+}  // namespace scalekeeper
+
+#endif  // SCALEKEEPER_QUANTIZER_CURRENT_QUANTIZER_H_

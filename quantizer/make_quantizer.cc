@@ -1,0 +1,93 @@
+// The one switch from a policy's scaling to a quantizer.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "quantizer/current_quantizer.h"
+#include "quantizer/delayed_quantizer.h"
+#include "quantizer/high_precision_quantizer.h"
+#include "quantizer/phased_quantizer.h"
+#include "quantizer/quantizer.h"
+
+namespace scalekeeper {
+namespace {
+
+absl::StatusOr<std::unique_ptr<Quantizer>> MakeForPolicy(
+    const RecipeState& state, SlotId slot, const Policy& policy, Usages usages,
+    Allocator* allocator) {
+  const std::string& name = state.name(slot);
+  const Device device = state.device();
+  if (policy.scaling != Scaling::kHighPrecision &&
+      policy.format == Format::kE2M1) {
+    return absl::UnimplementedError(
+        absl::StrCat(name, ": got format E2M1 with ", Name(policy.scaling),
+                     ", want E4M3 or E5M2"));
+  }
+  switch (policy.scaling) {
+    case Scaling::kHighPrecision:
+      return std::make_unique<HighPrecisionQuantizer>(name, policy, device,
+                                                      usages, allocator);
+    case Scaling::kDelayed:
+      return std::make_unique<DelayedQuantizer>(name, policy, state.View(slot),
+                                                device, usages, allocator);
+    case Scaling::kCurrent:
+      return std::make_unique<CurrentQuantizer>(name, policy, device, usages,
+                                                allocator);
+    case Scaling::kRowwise:
+    case Scaling::kBlock:
+    case Scaling::kMxfp8:
+    case Scaling::kNvfp4:
+    case Scaling::kCustom:
+      break;
+  }
+  return absl::UnimplementedError(
+      absl::StrCat(name, ": no quantizer for scaling ", Name(policy.scaling),
+                   ", want high_precision, delayed or current"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Quantizer>> MakeQuantizer(RecipeState* state,
+                                                         SlotId slot,
+                                                         Usages usages,
+                                                         Allocator* allocator) {
+  if (state == nullptr) {
+    return absl::InvalidArgumentError("state: got a null pointer");
+  }
+  if (!state->frozen()) {
+    return absl::FailedPreconditionError(
+        "MakeQuantizer: the RecipeState is not frozen; call Freeze first");
+  }
+  if (slot.value < 0 ||
+      static_cast<size_t>(slot.value) >= state->slot_count()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("slot: got ", slot.value, ", want 0..",
+                     state->slot_count(), " exclusive"));
+  }
+  if (state->device().kind != DeviceKind::kHost) {
+    return absl::UnimplementedError(
+        absl::StrCat(state->name(slot), ": this build has no quantizers for ",
+                     Name(state->device())));
+  }
+  const std::vector<Policy>& policies = state->policies(slot);
+  bool phased = false;
+  for (const Policy& policy : policies) phased |= policy != policies.front();
+  if (!phased) {
+    return MakeForPolicy(*state, slot, policies.front(), usages, allocator);
+  }
+  std::vector<std::unique_ptr<Quantizer>> phases;
+  phases.reserve(policies.size());
+  for (const Policy& policy : policies) {
+    SK_ASSIGN_OR_RETURN(std::unique_ptr<Quantizer> quantizer,
+                        MakeForPolicy(*state, slot, policy, usages, allocator));
+    phases.push_back(std::move(quantizer));
+  }
+  return std::make_unique<PhasedQuantizer>(state, state->name(slot),
+                                           std::move(phases), state->device(),
+                                           usages, allocator);
+}
+
+}  // namespace scalekeeper

@@ -1,0 +1,38 @@
+#include "quantizer/phased_quantizer.h"
+
+#include <utility>
+
+namespace scalekeeper {
+
+PhasedQuantizer::PhasedQuantizer(const RecipeState* state, std::string name,
+                                 std::vector<std::unique_ptr<Quantizer>> phases,
+                                 Device device, Usages usages,
+                                 Allocator* allocator)
+    : Quantizer(std::move(name), device, usages, allocator),
+      state_(state),
+      phases_(std::move(phases)) {}
+
+Quantizer* PhasedQuantizer::active() const {
+  return phases_[static_cast<size_t>(state_->active_phase())].get();
+}
+
+absl::Status PhasedQuantizer::QuantizeImpl(const Call& call,
+                                           QuantizedTensor* out) {
+  return active()->QuantizeImpl(call, out);
+}
+
+absl::StatusOr<QuantizedTensor> PhasedQuantizer::MakeEmptyImpl(
+    int64_t rows, int64_t cols, Usages usages) const {
+  return active()->MakeEmptyImpl(rows, cols, usages);
+}
+
+absl::Status PhasedQuantizer::CalibrateImpl(const Call& call) {
+  return active()->CalibrateImpl(call);
+}
+
+absl::StatusOr<Statistics> PhasedQuantizer::MeasureImpl(
+    const ConstTensorView& x, Stream stream) const {
+  return active()->MeasureImpl(x, stream);
+}
+
+}  // namespace scalekeeper

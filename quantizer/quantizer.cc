@@ -1,0 +1,128 @@
+#include "quantizer/quantizer.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "quantizer/dequantize.h"
+#include "quantizer/inference_guard.h"
+
+namespace scalekeeper {
+
+Quantizer::Quantizer(std::string name, Device device, Usages usages,
+                     Allocator* allocator)
+    : name_(std::move(name)),
+      device_(device),
+      usages_(usages),
+      allocator_(allocator != nullptr ? allocator : HostAllocator()) {}
+
+absl::Status Quantizer::CheckInput(const ConstTensorView& x) const {
+  SK_RETURN_IF_ERROR(ValidateView(x, "x"));
+  SK_RETURN_IF_ERROR(CheckHighPrecision(x, "x"));
+  if (x.device != device_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("x: got device ", Name(x.device), ", want ", Name(device_),
+                     " (", name_, ")"));
+  }
+  return absl::OkStatus();
+}
+
+bool Quantizer::observes(const ConstTensorView& x) const {
+  return observing_ && !x.empty() && !InferenceGuard::active();
+}
+
+absl::Status Quantizer::Unimplemented(absl::string_view call) const {
+  return absl::UnimplementedError(
+      absl::StrCat(name_, ": this quantizer has no ", call));
+}
+
+absl::StatusOr<QuantizedTensor> Quantizer::Quantize(ConstTensorView x,
+                                                    Stream stream) {
+  SK_RETURN_IF_ERROR(CheckInput(x));
+  SK_ASSIGN_OR_RETURN(QuantizedTensor out, MakeEmpty(x.rows, x.cols));
+  SK_RETURN_IF_ERROR(
+      QuantizeImpl({x, /*noop_flag=*/nullptr, observes(x), stream}, &out));
+  return out;
+}
+
+absl::Status Quantizer::QuantizeInto(ConstTensorView x, QuantizedTensor* out,
+                                     const uint32_t* noop_flag, Stream stream) {
+  SK_RETURN_IF_ERROR(CheckInput(x));
+  if (out == nullptr) {
+    return absl::InvalidArgumentError(
+        "out: got a null pointer, want a tensor made by MakeEmpty");
+  }
+  SK_RETURN_IF_ERROR(ValidateTensor(*out, "out"));
+  if (out->rows != x.rows || out->cols != x.cols) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("out: got shape ", out->rows, "x", out->cols, ", want ",
+                     x.rows, "x", x.cols, " as x has (", name_, ")"));
+  }
+  if (out->device != device_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("out: got device ", Name(out->device), ", want ",
+                     Name(device_), " (", name_, ")"));
+  }
+  return QuantizeImpl({x, noop_flag, observes(x), stream}, out);
+}
+
+absl::Status Quantizer::Dequantize(const QuantizedTensor& q, TensorView out,
+                                   Stream stream) const {
+  SK_RETURN_IF_ERROR(CheckDequantize(q, out));
+  return DequantizeImpl(q, out, stream);
+}
+
+absl::StatusOr<QuantizedTensor> Quantizer::MakeEmpty(int64_t rows,
+                                                     int64_t cols) const {
+  Usages usages = usages_;
+  if (usages.row_wise && InferenceGuard::active()) usages.column_wise = false;
+  return MakeEmptyImpl(rows, cols, usages);
+}
+
+absl::Status Quantizer::Calibrate(ConstTensorView x, Stream stream) {
+  SK_RETURN_IF_ERROR(CheckInput(x));
+  return CalibrateImpl({x, /*noop_flag=*/nullptr, observes(x), stream});
+}
+
+absl::StatusOr<Statistics> Quantizer::Measure(ConstTensorView x,
+                                              Stream stream) const {
+  SK_RETURN_IF_ERROR(CheckInput(x));
+  return MeasureImpl(x, stream);
+}
+
+absl::StatusOr<QuantizedTensor> Quantizer::MakeEmptyImpl(int64_t, int64_t,
+                                                         Usages) const {
+  return Unimplemented("MakeEmpty");
+}
+
+absl::Status Quantizer::DequantizeImpl(const QuantizedTensor& q,
+                                       const TensorView& out,
+                                       Stream stream) const {
+  return DequantizeTensor(q, out, stream);
+}
+
+absl::Status Quantizer::CalibrateImpl(const Call&) {
+  return Unimplemented("Calibrate");
+}
+
+absl::StatusOr<Statistics> Quantizer::MeasureImpl(const ConstTensorView&,
+                                                  Stream) const {
+  return Unimplemented("Measure");
+}
+
+absl::Status Quantizer::CheckMadeUnder(const Policy& policy,
+                                       const QuantizedTensor& out) const {
+  const bool high_precision = policy.scaling == Scaling::kHighPrecision;
+  if (out.scaling == policy.scaling &&
+      (high_precision ? out.high_precision_dtype == policy.high_precision_dtype
+                      : out.format == policy.format &&
+                            out.workspace.size() >= 2 * sizeof(uint32_t))) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "out: got ", Describe(out), ", want ", Name(policy.scaling), " ",
+      high_precision ? Name(policy.high_precision_dtype) : Name(policy.format),
+      ": make it with MakeEmpty of ", name_, " in this phase"));
+}
+
+}  // namespace scalekeeper
