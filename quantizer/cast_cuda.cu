@@ -58,13 +58,20 @@ struct Counts {
     non_finite += IsNonFiniteAmax(AmaxBits(x));
   }
   __device__ __forceinline__ void Flush(CastCounters* out) const {
-    const uint32_t counts[4] = {nonzero, underflow, saturation, non_finite};
-    unsigned long long* words[4] = {&out->nonzero, &out->underflow,
-                                    &out->saturation, &out->non_finite};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t sum = __reduce_add_sync(0xFFFFFFFFu, counts[i]);
-      if ((threadIdx.x & 31u) == 0 && sum != 0) atomicAdd(words[i], sum);
+    AddOnce(&out->nonzero, nonzero);
+    AddOnce(&out->underflow, underflow);
+    AddOnce(&out->saturation, saturation);
+    AddOnce(&out->non_finite, non_finite);
+  }
+
+ private:
+  // One addition a warp; all its threads call.
+  static __device__ __forceinline__ void AddOnce(uint64_t* counter,
+                                                 uint32_t count) {
+    const uint32_t sum = __reduce_add_sync(0xFFFFFFFFu, count);
+    if ((threadIdx.x & 31u) == 0 && sum != 0) {
+      atomicAdd(reinterpret_cast<unsigned long long*>(counter),
+                static_cast<unsigned long long>(sum));
     }
   }
 };

@@ -33,6 +33,12 @@ struct CastScale {
   float* column_wise_scale_inv = nullptr;
 };
 
+inline CastScale GivenScale(const float* scale) {
+  CastScale source;
+  source.scale = scale;
+  return source;
+}
+
 // The scale to multiply with.
 SK_HOST_DEVICE inline float ResolveScale(const CastScale& source) {
   switch (source.kind) {

@@ -22,9 +22,31 @@ constexpr int kThreads = 256;
 // Enough blocks to fill the largest chips several times over.
 constexpr int64_t kMaxBlocks = 132 * 8;
 
+// Where an amax kernel leaves its result: a word that is raised, or a scratch
+// whose result the last block sets (and readies the rest for the next use).
+struct AmaxSink {
+  uint32_t* raise = nullptr;
+  AmaxScratch* set = nullptr;
+};
+
+// All threads of the block, with the block's maximum in thread 0.
+__device__ __forceinline__ void Deliver(const AmaxSink& sink, uint32_t bits) {
+  if (threadIdx.x != 0) return;
+  if (sink.raise != nullptr) {
+    device::RaiseWord(sink.raise, bits);
+    return;
+  }
+  atomicMax(&sink.set->folding, bits);
+  __threadfence();
+  if (atomicAdd(&sink.set->arrived, 1u) == gridDim.x - 1) {
+    sink.set->amax = atomicExch(&sink.set->folding, 0u);
+    sink.set->arrived = 0;
+  }
+}
+
 template <typename In>
 __global__ void __launch_bounds__(kThreads)
-    AmaxLinear(const uint4* __restrict__ x, int64_t vectors, uint32_t* amax,
+    AmaxLinear(const uint4* __restrict__ x, int64_t vectors, AmaxSink sink,
                RunIf run) {
   if (!Runs(run)) return;
   constexpr int kUnroll = 4;
@@ -50,16 +72,15 @@ __global__ void __launch_bounds__(kThreads)
     fold = In::FoldAmax(fold, loaded.z);
     fold = In::FoldAmax(fold, loaded.w);
   }
-  const uint32_t bits = device::BlockMax(In::AmaxOfFold(fold));
-  if (threadIdx.x == 0) device::RaiseWord(amax, bits);
+  Deliver(sink, device::BlockMax(In::AmaxOfFold(fold)));
 }
 
 // Any strides: consecutive threads walk consecutive columns.
 template <typename In>
 __global__ void __launch_bounds__(kThreads)
     AmaxAny(const typename In::Storage* __restrict__ x, int64_t rows,
-            int64_t cols, int64_t row_stride, int64_t col_stride,
-            uint32_t* amax, RunIf run) {
+            int64_t cols, int64_t row_stride, int64_t col_stride, AmaxSink sink,
+            RunIf run) {
   if (!Runs(run)) return;
   uint32_t bits = 0;
   const int64_t size = rows * cols;
@@ -71,12 +92,7 @@ __global__ void __launch_bounds__(kThreads)
     bits = MaxBits(bits,
                    AmaxBits(In::Load(x[row * row_stride + col * col_stride])));
   }
-  bits = device::BlockMax(bits);
-  if (threadIdx.x == 0) device::RaiseWord(amax, bits);
-}
-
-__global__ void SetWordKernel(uint32_t* word, uint32_t value, RunIf run) {
-  if (Runs(run)) *word = value;
+  Deliver(sink, device::BlockMax(bits));
 }
 
 // out = value(x) * factor for codes (decode) and floats (convert) alike.
@@ -118,9 +134,9 @@ struct LoadValue {
 struct MeasureTask {
   LoadValue load;
   int64_t rows, cols;
-  const float* scale;      // null: 1
-  const float* scale_inv;  // null: 1
   bool to_fp8;
+  CastScale scale;  // to_fp8 only
+
   Format format;
   DType dtype;
   float max;
@@ -140,8 +156,8 @@ __device__ void AddCount(int64_t* total, uint64_t count) {
 }
 
 __global__ void __launch_bounds__(kThreads) MeasureKernel(MeasureTask task) {
-  const float scale = task.scale == nullptr ? 1.0f : *task.scale;
-  const float scale_inv = task.scale_inv == nullptr ? 1.0f : *task.scale_inv;
+  const float scale = task.to_fp8 ? ResolveScale(task.scale) : 1.0f;
+  const float scale_inv = ScaleInverse(scale);
   uint64_t nonzero = 0, underflow = 0, saturation = 0, non_finite = 0;
   uint32_t amax = 0;
   double signal = 0, error = 0;
@@ -219,11 +235,8 @@ absl::StatusOr<Statistics> Measure(const ConstTensorView& x, MeasureTask task,
   return result;
 }
 
-}  // namespace
-
-absl::Status Amax(const ConstTensorView& x, uint32_t* amax, const RunIf& run,
-                  Stream stream) {
-  if (x.empty()) return absl::OkStatus();
+absl::Status LaunchAmax(const ConstTensorView& x, const AmaxSink& sink,
+                        const RunIf& run, Stream stream) {
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard,
                       CudaDeviceGuard::Enter(x.device.index));
   return WithType(x.dtype, [&](auto in) {
@@ -235,22 +248,28 @@ absl::Status Amax(const ConstTensorView& x, uint32_t* amax, const RunIf& run,
       const int64_t vectors = x.size() / kPerVector;
       AmaxLinear<In>
           <<<StridedGrid(vectors), kThreads, 0, AsCudaStream(stream)>>>(
-              static_cast<const uint4*>(x.data), vectors, amax, run);
+              static_cast<const uint4*>(x.data), vectors, sink, run);
     } else {
       AmaxAny<In><<<StridedGrid(x.size()), kThreads, 0, AsCudaStream(stream)>>>(
           static_cast<const typename In::Storage*>(x.data), x.rows, x.cols,
-          x.row_stride, x.col_stride, amax, run);
+          x.row_stride, x.col_stride, sink, run);
     }
     return LaunchStatus("amax");
   });
 }
 
-absl::Status SetWord(const Device& device, uint32_t* word, uint32_t value,
-                     const RunIf& run, Stream stream) {
-  SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard,
-                      CudaDeviceGuard::Enter(device.index));
-  SetWordKernel<<<1, 1, 0, AsCudaStream(stream)>>>(word, value, run);
-  return LaunchStatus("set word");
+}  // namespace
+
+absl::Status Amax(const ConstTensorView& x, uint32_t* amax, const RunIf& run,
+                  Stream stream) {
+  if (x.empty()) return absl::OkStatus();
+  return LaunchAmax(x, {amax, nullptr}, run, stream);
+}
+
+// Zero elements: one block that finds 0.
+absl::Status TensorAmax(const ConstTensorView& x, AmaxScratch* scratch,
+                        const RunIf& run, Stream stream) {
+  return LaunchAmax(x, {nullptr, scratch}, run, stream);
 }
 
 absl::Status Decode(const ConstTensorView& codes, Format format,
@@ -278,12 +297,10 @@ absl::Status Convert(const ConstTensorView& x, const TensorView& out,
 }
 
 absl::StatusOr<Statistics> MeasureCast(const ConstTensorView& x,
-                                       const float* scale,
-                                       const float* scale_inv, Format format,
+                                       const CastScale& scale, Format format,
                                        Stream stream) {
   MeasureTask task = {};
   task.scale = scale;
-  task.scale_inv = scale_inv;
   task.to_fp8 = true;
   task.format = format;
   task.max = FormatMax(format);

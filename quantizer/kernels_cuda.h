@@ -17,8 +17,8 @@ namespace scalekeeper::kernels::cuda {
 
 absl::Status Amax(const ConstTensorView& x, uint32_t* amax, const RunIf& run,
                   Stream stream);
-absl::Status SetWord(const Device& device, uint32_t* word, uint32_t value,
-                     const RunIf& run, Stream stream);
+absl::Status TensorAmax(const ConstTensorView& x, AmaxScratch* scratch,
+                        const RunIf& run, Stream stream);
 absl::Status Cast(const ConstTensorView& x, const CastScale& scale,
                   Format format, const CastOutput& out, const RunIf& run,
                   Stream stream);
@@ -28,8 +28,7 @@ absl::Status Decode(const ConstTensorView& codes, Format format,
 absl::Status Convert(const ConstTensorView& x, const TensorView& out,
                      const RunIf& run, Stream stream);
 absl::StatusOr<Statistics> MeasureCast(const ConstTensorView& x,
-                                       const float* scale,
-                                       const float* scale_inv, Format format,
+                                       const CastScale& scale, Format format,
                                        Stream stream);
 absl::StatusOr<Statistics> MeasureConvert(const ConstTensorView& x, DType dtype,
                                           Stream stream);
