@@ -130,15 +130,14 @@ absl::StatusOr<uint32_t> RecipeState::Rep::ArenaIndex(
         absl::StrCat(call, ": got slot ", slot.value, ", want 0..",
                      static_cast<int64_t>(table.size()) - 1));
   }
-  const int32_t index = table.arena_index(slot.value);
-  if (index < 0) {
+  if (!table.delayed_in_some_phase(slot.value)) {
     const Policy& policy =
         table.policies(slot.value)[static_cast<size_t>(phases.active_phase())];
     return absl::FailedPreconditionError(absl::StrCat(
         call, ": slot \"", table.name(slot.value), "\" is ",
         Name(policy.scaling), " and keeps no scale; only delayed slots do"));
   }
-  return static_cast<uint32_t>(index);
+  return static_cast<uint32_t>(table.arena_index(slot.value));
 }
 
 // ---------------------------------------------------------------- Freeze
@@ -557,11 +556,18 @@ const GemmPolicy& RecipeState::gemm_policy(absl::string_view module,
 }
 
 SlotView RecipeState::View(SlotId slot) const {
-  const absl::StatusOr<uint32_t> index = rep_->ArenaIndex(slot, "View");
-  if (!index.ok()) return {};
+  if (!frozen() || !rep_->Knows(slot)) return {};
+  const int32_t index = rep_->table.arena_index(slot.value);
+  if (index < 0) return {};
   const ArenaView& view = rep_->arena->view();
-  return {view.amax + *index, view.scale + *index, view.scale_inv + *index,
-          view.measure + *index};
+  SlotView words;
+  words.amax = view.amax + index;
+  if (rep_->table.delayed_in_some_phase(slot.value)) {
+    words.scale = view.scale + index;
+    words.scale_inv = view.scale_inv + index;
+    words.measure = view.measure + index;
+  }
+  return words;
 }
 
 absl::StatusOr<float> RecipeState::Scale(SlotId slot, Stream) const {

@@ -4,7 +4,8 @@
 // The rule for one slot (NVIDIA TransformerEngine's delayed scaling, with the
 // choices that systems differ in named):
 //   1. the step is skipped for its group, or the slot is not `delayed` in this
-//      phase: nothing changes, the observation is dropped;
+//      phase: nothing changes, the observation is dropped (but a slot with
+//      `current` scaling raises its sticky flag on inf or NaN);
 //   2. reduced amax inf or NaN: the sticky flag is raised, then SKIP: nothing,
 //      BACK_OFF: the scale is halved, FREEZE: pushed like any value;
 //   3. reduced amax 0: not observed, nothing changes;
@@ -71,7 +72,7 @@ SK_HOST_DEVICE inline uint32_t* ControlWords(const ArenaView& arena,
 SK_HOST_DEVICE inline void PackSlot(const ArenaView& arena, uint32_t slot) {
   const SlotDescriptor& d = arena.descriptors[slot];
   arena.messages[d.message_index] =
-      d.enabled ? arena.amax[slot] & kFloatMagnitudeMask : 0;
+      d.enabled || d.watched ? arena.amax[slot] & kFloatMagnitudeMask : 0;
 }
 
 SK_HOST_DEVICE inline void PackControl(const ArenaView& arena, uint32_t group,
@@ -122,8 +123,8 @@ SK_HOST_DEVICE inline void UpdateSlot(const ArenaView& arena, uint32_t slot,
 
   const uint32_t reduced = arena.messages[d.message_index];
   bool push = d.enabled && !skip && reduced != 0;
+  if (!skip && IsNonFiniteAmax(reduced)) ++history.non_finite_steps;
   if (push && IsNonFiniteAmax(reduced)) {
-    ++history.non_finite_steps;
     push = d.non_finite == NonFiniteAmax::kFreeze;
     if (d.non_finite == NonFiniteAmax::kBackOff) {
       SetScale(arena, slot, BackedOffScale(scale));
@@ -185,7 +186,8 @@ SK_HOST_DEVICE inline void ChangeSlot(const ArenaView& arena, uint32_t slot,
   if (!next.enabled) return;
   const RingView ring = RingOf(arena, next);
   if (ring.words != old_ring.words) {
-    history = CopyNewest(old_ring, history, ring, /*start=*/0);
+    history =
+        CopyNewest(old_ring, history, ring, FirstPosition(slot, ring.len));
   }
   RebuildMaxima(ring, history);
   uint32_t selected = 0;

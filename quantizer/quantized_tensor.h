@@ -56,9 +56,8 @@ struct QuantizedTensor {
   std::optional<QuantizedData> row_wise;
   std::optional<QuantizedData> column_wise;
 
-  // Two device words that Quantize computes in, here so that it allocates
-  // nothing: the bits of the tensor's own amax (written only where the scale is
-  // made from it), and the scale. Empty in high precision.
+  // Where Quantize finds the tensor's own amax (kernels::AmaxScratch), here so
+  // that it allocates nothing. Empty in high precision.
   Buffer workspace;
 
   Usages usages() const {
@@ -78,12 +77,14 @@ ConstTensorView ColumnWiseCodes(const QuantizedTensor& tensor);
 
 // Uninitialized codes, one scale_inv of 1 per use and the workspace, for
 // per-tensor scaling (kDelayed, kCurrent, and kCustom with FP8 codes) or,
-// without scales, kHighPrecision. InvalidArgument on a negative extent or
-// without any usage; the allocator's error when there is no memory.
+// without scales, kHighPrecision. InvalidArgument on a negative or absurd
+// extent or without any usage; the allocator's error when there is no memory.
+// What is written is queued on `stream`.
 absl::StatusOr<QuantizedTensor> AllocatePerTensor(int64_t rows, int64_t cols,
                                                   const Policy& policy,
                                                   Usages usages, Device device,
-                                                  Allocator* allocator);
+                                                  Allocator* allocator,
+                                                  Stream stream = Stream());
 
 // "delayed E4M3 128x256 row-wise on host".
 std::string Describe(const QuantizedTensor& tensor);

@@ -352,7 +352,7 @@ TEST(FreezeTest, ARankThatNeverComesEndsInDeadlineExceeded) {
 // ----------------------------------------------------- failures in a step
 
 TEST(FailureTest, AMissingRankLeavesTheStateWhollyBefore) {  // I14
-  Job job(2, DelayedRecipe(""), absl::Milliseconds(200));
+  Job job(2, DelayedRecipe(""), absl::Seconds(1));
   ExpectAllOk(job.Freeze());
   ExpectAllOk(job.Step({1, 8}));
   job.Observe(0, 64);
@@ -530,6 +530,25 @@ TEST(DisagreementTest, TamperedControlWordsAreNoticed) {
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss,
                                  HasSubstr("do not agree")));
   }
+}
+
+TEST(DisagreementTest, EveryControlWordCounts) {
+  OneModule m = FrozenModule(DelayedRecipe(""));
+  for (size_t word = 1; word < 5; ++word) {
+    m.Observe(8);
+    ASSERT_THAT(m.state->Pack(Stream{}), IsOk());
+    const AmaxMessageView message = ValueOrDie(m.state->AmaxMessage("default"));
+    ASSERT_EQ(message.count, 3u + 5u);
+    message.data[3 + word] ^= 1;
+    EXPECT_THAT(m.state->Update(Stream{}),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("step 0")))
+        << "word " << word;
+    EXPECT_EQ(m.Scale(), 1);
+    EXPECT_THAT(m.state->Update(Stream{}),
+                StatusIs(kFailedPrecondition, HasSubstr("without Pack")));
+  }
+  ASSERT_THAT(m.state->EndStep(Stream{}), IsOk());
+  EXPECT_EQ(m.Scale(), 56) << "the observation was kept";
 }
 
 TEST(SurvivorsTest, AllGoBackToTheSameStepAfterALostRank) {
