@@ -14,7 +14,7 @@ Quantizer::Quantizer(std::string name, Device device, Usages usages,
     : name_(std::move(name)),
       device_(device),
       usages_(usages),
-      allocator_(allocator) {}
+      allocator_(allocator != nullptr ? allocator : HostAllocator()) {}
 
 absl::Status Quantizer::CheckInput(const ConstTensorView& x) const {
   SK_RETURN_IF_ERROR(ValidateView(x, "x"));

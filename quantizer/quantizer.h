@@ -100,7 +100,7 @@ class Quantizer {
     Stream stream;
   };
 
-  // The allocator is borrowed, never null.
+  // The allocator is borrowed; null means the host's.
   Quantizer(std::string name, Device device, Usages usages,
             Allocator* allocator);
 
