@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "numerics/amax.h"
 #include "quantizer/kernels.h"
-#include "tests/testing/device_tensor.h"
+#include "tests/testing/device_bytes.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/test_tensor.h"
 
@@ -280,7 +280,7 @@ TEST(KernelsCudaTest, AmaxKeepsNaN) {
 
 TEST(KernelsCudaTest, DecodeAndConvertGiveTheHostsBits) {
   std::vector<uint8_t> codes(256);
-  for (int i = 0; i < 256; ++i) codes[static_cast<size_t>(i)] = i;
+  for (size_t i = 0; i < 256; ++i) codes[i] = static_cast<uint8_t>(i);
   DeviceBytes device_codes(kGpu, codes);
   const float scale_inv = 0.01337f;
   DeviceBytes device_scale = DeviceBytes::Of(kGpu, scale_inv);
@@ -299,7 +299,6 @@ TEST(KernelsCudaTest, DecodeAndConvertGiveTheHostsBits) {
                                             DType::kUint8, 16, 16, kGpu),
                 format, device_scale.as<float>(), gpu.view, Stream()),
             IsOk());
-        TestTensor back(to, 16, 16, layout);
         const std::vector<uint8_t> bytes = gpu.bytes.Download();
         for (int64_t r = 0; r < 16; ++r) {
           for (int64_t c = 0; c < 16; ++c) {

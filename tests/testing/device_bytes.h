@@ -1,8 +1,8 @@
-// Bytes and tensors on a device, for tests: uploads, downloads, checks.
+// Bytes on a device, for tests: uploads, downloads, checks.
 //
 // Every step that fails, fails the test. Synchronizes.
-#ifndef SCALEKEEPER_TESTS_TESTING_DEVICE_TENSOR_H_
-#define SCALEKEEPER_TESTS_TESTING_DEVICE_TENSOR_H_
+#ifndef SCALEKEEPER_TESTS_TESTING_DEVICE_BYTES_H_
+#define SCALEKEEPER_TESTS_TESTING_DEVICE_BYTES_H_
 
 #include <cstdint>
 #include <vector>
@@ -74,4 +74,4 @@ inline TensorView OnDevice(const TensorView& host, Device device, void* data) {
 
 }  // namespace scalekeeper
 
-#endif  // SCALEKEEPER_TESTS_TESTING_DEVICE_TENSOR_H_
+#endif  // SCALEKEEPER_TESTS_TESTING_DEVICE_BYTES_H_
