@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/file.h"
 #include "base/status_macros.h"
 #include "numerics/amax.h"
-#include "tools/file.h"
 
 namespace scalekeeper {
 namespace {

@@ -134,7 +134,7 @@ absl::StatusOr<std::vector<Linear::Report>> Linear::Reports(
     report.scaling =
         absl::StrCat(Name(policy.scaling), " ", Name(policy.format));
     report.scale = statistics.scale;
-    report.amax = statistics.amax;
+    report.amax = statistics.amax();
     report.underflow = statistics.underflow_fraction();
     report.saturation = statistics.saturation_fraction();
     reports.push_back(std::move(report));

@@ -32,6 +32,14 @@ float CrossEntropy(const float* logits, int label, float weight, float* grad) {
 
 }  // namespace
 
+std::vector<std::string> Mlp::ModuleNames() {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < kLayers; ++i) {
+    names.push_back(absl::StrCat("fc", i + 1));
+  }
+  return names;
+}
+
 absl::StatusOr<std::unique_ptr<Mlp>> Mlp::Create(RecipeState* state,
                                                  uint64_t seed) {
   std::unique_ptr<Mlp> mlp = absl::WrapUnique(new Mlp);
@@ -44,6 +52,7 @@ absl::StatusOr<std::unique_ptr<Mlp>> Mlp::Create(RecipeState* state,
   mlp->activations_.resize(kLayers + 1);
   mlp->output_gradients_.resize(kLayers);
 
+  const std::vector<std::string> names = ModuleNames();
   Random random(seed);
   float* parameters = mlp->parameters_.data();
   float* gradients = mlp->gradients_.data();
@@ -54,7 +63,7 @@ absl::StatusOr<std::unique_ptr<Mlp>> Mlp::Create(RecipeState* state,
     const float limit = std::sqrt(6.0f / static_cast<float>(in));
     for (int64_t k = 0; k < in * out; ++k)
       parameters[k] = random.Uniform(limit);
-    const std::string name = absl::StrCat("fc", i + 1);
+    const std::string& name = names[i];
     SK_ASSIGN_OR_RETURN(const ModuleSlots slots, state->AddModule(name));
     mlp->layers_.emplace_back(state, name, slots, in, out, parameters,
                               gradients);

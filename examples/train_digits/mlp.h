@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,6 +21,8 @@ namespace scalekeeper {
 
 class Mlp {
  public:
+  // "fc1", "fc2", "fc3".
+  static std::vector<std::string> ModuleNames();
   // The same seed gives the same initial parameters.
   static absl::StatusOr<std::unique_ptr<Mlp>> Create(RecipeState* state,
                                                      uint64_t seed);

@@ -1,8 +1,10 @@
 #include "examples/train_digits/trainer.h"
 
 #include <cmath>
+#include <map>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -91,13 +93,28 @@ struct RankResult {
   std::vector<float> scales;
 };
 
+// Whatever groups the recipe names for the layers, they are all ranks.
+absl::Status BindGroups(const Recipe& recipe, Communicator* communicator,
+                        std::map<std::string, Communicator*>* groups) {
+  const std::vector<std::string> modules = Mlp::ModuleNames();
+  SK_ASSIGN_OR_RETURN(const ResolvedModules resolved, recipe.Resolve(modules));
+  for (int phase = 0; phase < resolved.phases(); ++phase) {
+    for (size_t module = 0; module < modules.size(); ++module) {
+      const AmaxReductionPolicy& reduction =
+          resolved.at(phase, module).amax_reduction;
+      if (reduction.enabled) (*groups)[reduction.group] = communicator;
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<RankResult> TrainRank(const Recipe& recipe, const Digits& digits,
                                      const TrainOptions& options, int rank,
                                      Communicator* communicator,
                                      ThreadGroup* ranks,
                                      const Progress& progress) {
   RecipeStateOptions state_options;
-  // Whatever groups the recipe names, they are these ranks.
+  SK_RETURN_IF_ERROR(BindGroups(recipe, communicator, &state_options.groups));
   SK_ASSIGN_OR_RETURN(std::unique_ptr<RecipeState> state,
                       RecipeState::Create(recipe, state_options));
   SK_ASSIGN_OR_RETURN(std::unique_ptr<Mlp> mlp,
@@ -152,7 +169,7 @@ absl::StatusOr<TrainResult> Train(const Recipe& recipe, const Digits& digits,
                      digits.train.size(), " (the training rows)"));
   }
   const size_t ranks = static_cast<size_t>(options.ranks);
-  InProcessOptions group_options;
+  InProcessCommunicatorOptions group_options;
   group_options.deadline = absl::Seconds(60);
   std::vector<std::unique_ptr<Communicator>> communicators =
       CreateInProcessCommunicators(options.ranks, group_options);
