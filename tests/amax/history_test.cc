@@ -1,0 +1,161 @@
+// The ring against a deque whose maximum is searched.
+#include "amax/history.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace scalekeeper {
+namespace {
+
+// 32 random bits a call.
+class Random {
+ public:
+  explicit Random(uint32_t seed) : engine_(seed) {}
+  uint32_t operator()() { return static_cast<uint32_t>(engine_()); }
+
+ private:
+  std::mt19937 engine_;
+};
+
+// A ring with its memory, uninitialized words filled with a value that must
+// never be read.
+struct TestRing {
+  TestRing(uint32_t len, uint32_t capacity, uint32_t start = 0) {
+    const uint8_t log2 = ChunkLog2(capacity);
+    const uint32_t chunks = ChunkCount(capacity, log2);
+    stride = (1u << log2) + 3;  // neighbours' words lie between the chunks
+    words.assign(size_t{chunks} * stride, kPoison);
+    chunk_maxima.assign(chunks, 0);
+    suffix_maxima.assign(size_t{1} << log2, 0);
+    ring = {words.data(),        stride, log2, len, chunk_maxima.data(),
+            suffix_maxima.data()};
+    history.cursor = start;
+  }
+
+  std::vector<uint32_t> Window() const {
+    std::vector<uint32_t> window;
+    for (uint32_t age = history.count; age-- > 0;) {
+      window.push_back(ring.at(PositionOfAge(ring, history, age)));
+    }
+    return window;
+  }
+
+  static constexpr uint32_t kPoison = 0xFFFFFFFFu;
+  uint32_t stride;
+  std::vector<uint32_t> words, chunk_maxima, suffix_maxima;
+  RingView ring;
+  SlotHistory history;
+};
+
+enum class Shape { kRandom, kFalling, kRising, kConstant, kSawtooth };
+
+uint32_t Amax(Shape shape, uint32_t i, Random* random) {
+  switch (shape) {
+    case Shape::kRandom:
+      return (*random)() % 1000 + 1;
+    case Shape::kFalling:
+      return 0x7F800000u - i;
+    case Shape::kRising:
+      return i + 1;
+    case Shape::kConstant:
+      return 7;
+    case Shape::kSawtooth:
+      return 100000 - 13 * (i % 37);
+  }
+  return 0;
+}
+
+TEST(HistoryTest, ChunkSizeIsAPowerOfTwoNearTheSquareRoot) {
+  for (uint32_t capacity = 1; capacity <= 65536; ++capacity) {
+    const uint64_t size = uint64_t{1} << ChunkLog2(capacity);
+    EXPECT_LE(size * size, capacity);
+    EXPECT_GT(4 * size * size, capacity);
+    EXPECT_EQ(ChunkCount(capacity, ChunkLog2(capacity)),
+              (capacity + size - 1) / size);
+  }
+}
+
+TEST(HistoryTest, WindowMaximumIsExactWhateverFalls) {
+  Random random(1);
+  for (uint32_t n : {1u, 2u, 3u, 4u, 5u, 15u, 16u, 17u, 63u, 255u, 256u, 257u,
+                     1000u, 1024u}) {
+    for (Shape shape : {Shape::kRandom, Shape::kFalling, Shape::kRising,
+                        Shape::kConstant, Shape::kSawtooth}) {
+      for (uint32_t capacity : {n, n + 1, 4 * n + 3}) {
+        TestRing t(n, capacity, /*start=*/random() % n);
+        std::deque<uint32_t> window;
+        for (uint32_t i = 0; i < 3 * n + 40; ++i) {
+          const uint32_t amax = Amax(shape, i, &random);
+          const uint32_t leaving = window.size() == n ? window.front() : 0;
+          window.push_back(amax);
+          if (window.size() > n) window.pop_front();
+          const PushResult result = PushAndMax(t.ring, t.history, amax);
+          ASSERT_EQ(result.window_max,
+                    *std::max_element(window.begin(), window.end()))
+              << "N " << n << " capacity " << capacity << " push " << i;
+          ASSERT_EQ(result.evicted, leaving);
+          ASSERT_EQ(ScanMax(t.ring, t.history), result.window_max);
+          ASSERT_EQ(t.history.count, window.size());
+          if (i % 61 == 0) RebuildMaxima(t.ring, t.history);
+        }
+        ASSERT_EQ(t.Window(),
+                  std::vector<uint32_t>(window.begin(), window.end()));
+      }
+    }
+  }
+}
+
+TEST(HistoryTest, TheLongestWindow) {
+  Random random(2);
+  const uint32_t n = 65536;
+  TestRing t(n, n, 12345);
+  uint32_t biggest_left = 0;
+  for (uint32_t i = 0; i < n; ++i) {  // falling: the oldest is the maximum
+    PushAndMax(t.ring, t.history, 0x7F800000u - i);
+  }
+  for (uint32_t i = 0; i < n; ++i) {
+    const PushResult result = PushAndMax(t.ring, t.history, 1);
+    biggest_left = 0x7F800000u - i;
+    ASSERT_EQ(result.evicted, biggest_left);
+    ASSERT_EQ(result.window_max, i + 1 == n ? 1 : biggest_left - 1);
+  }
+}
+
+TEST(HistoryTest, CopyKeepsTheNewestForAnyLength) {
+  Random random(3);
+  for (uint32_t from : {1u, 4u, 17u, 256u}) {
+    for (uint32_t to : {1u, 3u, 16u, 255u, 300u}) {
+      for (uint32_t pushes : {0u, 1u, from / 2, from, 3 * from + 1}) {
+        const uint32_t capacity = std::max(from, to);
+        TestRing a(from, capacity), b(to, capacity);
+        for (uint32_t i = 0; i < pushes; ++i) {
+          PushAndMax(a.ring, a.history, random() % 100 + 1);
+        }
+        std::vector<uint32_t> window = a.Window();
+        if (window.size() > to) {
+          window.erase(window.begin(), window.end() - static_cast<long>(to));
+        }
+        b.history = CopyNewest(a.ring, a.history, b.ring, to / 2);
+        RebuildMaxima(b.ring, b.history);
+        ASSERT_EQ(b.Window(), window);
+        // And it goes on as a ring of the new length.
+        std::deque<uint32_t> truth(window.begin(), window.end());
+        for (uint32_t i = 0; i < 2 * to + 5; ++i) {
+          const uint32_t amax = random() % 100 + 1;
+          truth.push_back(amax);
+          if (truth.size() > to) truth.pop_front();
+          ASSERT_EQ(PushAndMax(b.ring, b.history, amax).window_max,
+                    *std::max_element(truth.begin(), truth.end()));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace scalekeeper
