@@ -7,9 +7,11 @@
 // Time is the GPU's (events around a batch of calls). Counters: `TFLOPs` of
 // Matmul; `bare_best` and `bare_first`, TFLOP/s of the fastest and of the first
 // of the heuristic's answers in a bare cublasLtMatmul; `ratio` = TFLOPs /
-// bare_best. Rows under host/: time of the calling thread per call, `bare` that
+// bare_best; `cold_ratio`: the same with the L2 cache evicted before each call.
+// Rows under host/: time of the calling thread per call, `bare` that
 // of cublasLtMatmul alone with the same algorithm, `ratio` = ours / bare.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -34,7 +36,7 @@
 namespace scalekeeper {
 namespace {
 
-constexpr int kBatch = 5;
+constexpr size_t kBatch = 5;
 constexpr int kBareRounds = 3;
 constexpr int kIterations = 9;
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
@@ -320,19 +322,55 @@ class Operands {
   Buffer x_values_, w_values_, y_, bias_, slot_, workspace_, amax_word_;
 };
 
-// GPU seconds of one call, over a batch.
-double TimeBatch(cudaStream_t stream, const std::function<void()>& call) {
-  const CudaEvent start = ValueOf(CreateCudaEvent());
-  const CudaEvent stop = ValueOf(CreateCudaEvent());
-  call();
-  CheckCuda(cudaEventRecord(start.get(), stream));
-  for (int i = 0; i < kBatch; ++i) call();
-  CheckCuda(cudaEventRecord(stop.get(), stream));
-  CheckCuda(cudaEventSynchronize(stop.get()));
-  float milliseconds = 0;
-  CheckCuda(cudaEventElapsedTime(&milliseconds, start.get(), stop.get()));
-  return milliseconds * 1e-3 / kBatch;
-}
+// GPU seconds of one call, over a batch: back to back, or each with what it
+// needs out of the L2 cache.
+class Timer {
+ public:
+  explicit Timer(cudaStream_t stream) : stream_(stream) {
+    for (CudaEvent& event : events_) event = ValueOf(CreateCudaEvent());
+    int l2_bytes = 0;
+    CheckCuda(cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize,
+                                     kDevice.index));
+    flush_ = ValueOf(Buffer::Allocate(ValueOf(DefaultAllocator(kDevice)),
+                                      2 * static_cast<size_t>(l2_bytes)));
+  }
+
+  double BackToBack(const std::function<void()>& call) {
+    call();
+    Record(0);
+    for (size_t i = 0; i < kBatch; ++i) call();
+    Record(1);
+    return Elapsed(0, 1) / kBatch;
+  }
+
+  double Cold(const std::function<void()>& call) {
+    double seconds = 0;
+    for (size_t i = 0; i < kBatch; ++i) {
+      CheckCuda(cudaMemsetAsync(flush_.data(), 0, flush_.size(), stream_));
+      Record(2 * i);
+      call();
+      Record(2 * i + 1);
+    }
+    for (size_t i = 0; i < kBatch; ++i) seconds += Elapsed(2 * i, 2 * i + 1);
+    return seconds / kBatch;
+  }
+
+ private:
+  void Record(size_t event) {
+    CheckCuda(cudaEventRecord(events_[event].get(), stream_));
+  }
+  double Elapsed(size_t from, size_t to) {
+    CheckCuda(cudaEventSynchronize(events_[to].get()));
+    float milliseconds = 0;
+    CheckCuda(cudaEventElapsedTime(&milliseconds, events_[from].get(),
+                                   events_[to].get()));
+    return milliseconds * 1e-3;
+  }
+
+  cudaStream_t stream_;
+  std::array<CudaEvent, 2 * kBatch> events_;
+  Buffer flush_;
+};
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -343,11 +381,11 @@ double Median(std::vector<double> values) {
 class Bare {
  public:
   explicit Bare(Operands* operands)
-      : operands_(operands),
-        plan_(ValueOf(MatmulPlan::Create(operands->Key()))),
+      : plan_(ValueOf(MatmulPlan::Create(operands->Key()))),
         site_(operands->Site()),
         pointers_(operands->Pointers()) {
-    answers_ = ValueOf(plan_->HeuristicAnswers(site_));
+    answers_ =
+        ValueOf(plan_->HeuristicAnswers(site_, CUBLASLT_REDUCTION_SCHEME_MASK));
     Check(plan_->SetPointers(pointers_));
     answers_.erase(std::remove_if(answers_.begin(), answers_.end(),
                                   [this](const cublasLtMatmulAlgo_t& answer) {
@@ -357,11 +395,12 @@ class Bare {
                                   }),
                    answers_.end());
     CheckCuda(cudaStreamSynchronize(site_.stream));
+    Timer timer(site_.stream);
     std::vector<std::vector<double>> seconds(answers_.size());
     for (int round = 0; round < kBareRounds; ++round) {
       for (size_t i = 0; i < answers_.size(); ++i) {
         seconds[i].push_back(
-            TimeBatch(site_.stream, [this, i] { Call(answers_[i]); }));
+            timer.BackToBack([this, i] { Call(answers_[i]); }));
       }
     }
     for (size_t i = 0; i < answers_.size(); ++i) {
@@ -384,7 +423,6 @@ class Bare {
                        "cublasLtMatmul"));
   }
 
-  Operands* operands_;
   std::unique_ptr<MatmulPlan> plan_;
   MatmulSite site_;
   MatmulPointers pointers_;
@@ -398,13 +436,16 @@ void RunRow(benchmark::State& state, const Row& row) {
   Operands operands(row);
   operands.Multiply();  // chooses an algorithm
   Bare bare(&operands);
-  std::vector<double> ours, best;
+  Timer timer(operands.stream());
+  const auto call = [&operands] { operands.Multiply(); };
+  const auto bare_call = [&bare] { bare.CallBest(); };
+  std::vector<double> ours, best, cold_ours, cold_best;
   for (auto _ : state) {
-    ours.push_back(
-        TimeBatch(operands.stream(), [&operands] { operands.Multiply(); }));
+    ours.push_back(timer.BackToBack(call));
+    cold_ours.push_back(timer.Cold(call));
     if (!bare.empty()) {
-      best.push_back(
-          TimeBatch(operands.stream(), [&bare] { bare.CallBest(); }));
+      best.push_back(timer.BackToBack(bare_call));
+      cold_best.push_back(timer.Cold(bare_call));
     }
     state.SetIterationTime(ours.back());
   }
@@ -414,6 +455,7 @@ void RunRow(benchmark::State& state, const Row& row) {
   state.counters["bare_first"] = tera / bare.first_seconds();
   state.counters["bare_best"] = tera / Median(best);
   state.counters["ratio"] = Median(best) / Median(ours);
+  state.counters["cold_ratio"] = Median(cold_best) / Median(cold_ours);
 }
 
 // Seconds of the calling thread per call; few enough calls that the stream's

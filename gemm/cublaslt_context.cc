@@ -11,6 +11,7 @@
 #include "base/device_memory.h"
 #include "base/status_macros.h"
 #include "gemm/capture_mode_cuda.h"
+#include "gemm/matmul_kernels_cuda.h"
 
 namespace scalekeeper {
 namespace {
@@ -81,6 +82,7 @@ absl::StatusOr<std::unique_ptr<MatmulContext>> MatmulContext::Create(
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
   RelaxedCaptureMode relaxed;
   SK_ASSIGN_OR_RETURN(context->handle_, CreateCublasLtHandle());
+  LoadMatmulKernels();
   cudaDeviceProp properties;
   SK_CUDA_RETURN_IF_ERROR(cudaGetDeviceProperties(&properties, device));
   context->compute_capability_ = properties.major * 10 + properties.minor;

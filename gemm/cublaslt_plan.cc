@@ -116,7 +116,7 @@ cublasStatus_t MatmulPlan::Enqueue(const cublasLtMatmulAlgo_t& algorithm,
 }
 
 absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> MatmulPlan::HeuristicAnswers(
-    const MatmulSite& site) {
+    const MatmulSite& site, uint32_t reduction_schemes) {
   SK_ASSIGN_OR_RETURN(CublasLtMatmulPreference preference,
                       CreateMatmulPreference());
   SK_RETURN_IF_ERROR(SetAttribute(preference.get(),
@@ -129,13 +129,9 @@ absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> MatmulPlan::HeuristicAnswers(
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
     SK_RETURN_IF_ERROR(SetAttribute(preference.get(), attribute, kAlignment));
   }
-  if (key_.has(MatmulPlanKey::kDeterministic)) {
-    constexpr uint32_t kOrderedReductions =
-        CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    SK_RETURN_IF_ERROR(SetAttribute(preference.get(),
-                                    CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                                    kOrderedReductions));
-  }
+  SK_RETURN_IF_ERROR(SetAttribute(preference.get(),
+                                  CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                  reduction_schemes));
   // Scales, bias and amax must be there when the heuristic is asked.
   MatmulPointers example;
   const void* const aligned = AlignedExample();
@@ -183,10 +179,19 @@ bool MatmulPlan::PresetWorks(const MatmulSite& site) const {
          result.workspaceSize <= site.workspace_bytes;
 }
 
+// Which ways of adding the partial sums of a split K are taken: float32 ones,
+// in a fixed order, unless D is float32 itself and may be in any order.
+uint32_t MatmulPlan::ReductionSchemes() const {
+  constexpr uint32_t kFloat32InOrder =
+      CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  return key_.has(MatmulPlanKey::kDeterministic) || key_.d_type != CUDA_R_32F
+             ? kFloat32InOrder
+             : uint32_t{CUBLASLT_REDUCTION_SCHEME_MASK};
+}
+
 absl::Status MatmulPlan::Choose(const MatmulSite& site) {
-  RelaxedCaptureMode relaxed;
   SK_ASSIGN_OR_RETURN(std::vector<cublasLtMatmulAlgo_t> answers,
-                      HeuristicAnswers(site));
+                      HeuristicAnswers(site, ReductionSchemes()));
   if (preset_ && PresetWorks(site)) {
     candidates_ = {*preset_};
     candidates_.insert(candidates_.end(), answers.begin(), answers.end());
@@ -230,6 +235,8 @@ absl::StatusOr<bool> MatmulPlan::EnqueueFirst(const MatmulPointers& pointers,
 absl::StatusOr<bool> MatmulPlan::Run(const MatmulPointers& pointers,
                                      const MatmulSite& site) {
   std::lock_guard<std::mutex> lock(mutex_);
+  std::optional<RelaxedCaptureMode> relaxed;
+  if (state_ != State::kFinal) relaxed.emplace();  // also loads a kernel
   if (state_ == State::kNew ||
       (state_ == State::kUntimed && !IsCapturing(site.stream))) {
     SK_RETURN_IF_ERROR(Choose(site));

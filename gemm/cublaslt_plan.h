@@ -4,12 +4,15 @@
 // Algorithms. The first Run asks the heuristic for up to 16 answers and times
 // them: random operands in memory of its own, cold L2 cache, rounds over all of
 // them so that a changing clock hits all alike, the median decides. That first
-// Run allocates and waits for the stream. A plan that is first run while its
-// stream is captured takes the heuristic's order untimed, and is timed by its
-// first Run outside a capture. A deterministic plan never splits K with partial
-// sums in the output's type, and takes the heuristic's first answer, so that
-// the choice itself is the same everywhere. What the real call refuses is
-// dropped for good, and the next is taken.
+// Run allocates and waits for the stream; where the memory is not there, the
+// heuristic's order stands. A plan that is first run while its stream is
+// captured takes that order too, and is timed by its first Run outside a
+// capture. So does a deterministic plan for good: the choice itself is then the
+// same everywhere. What the real call refuses is dropped, and the next is
+// taken.
+//
+// A split K adds partial sums in float32 and in a fixed order; only into a
+// float32 D, and if not deterministic, in any way that cuBLASLt knows.
 //
 // After that a Run sets the pointers that changed and calls cublasLtMatmul.
 //
@@ -70,12 +73,13 @@ class MatmulPlan {
   // True after a Run that returned false.
   bool refused() const { return refused_.load(std::memory_order_relaxed); }
 
-  // The heuristic's answers for this key, in its order.
+  // The heuristic's answers for this key, in its order; `reduction_schemes` is
+  // a mask of cublasLtReductionScheme_t.
   absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> HeuristicAnswers(
-      const MatmulSite& site);
+      const MatmulSite& site, uint32_t reduction_schemes);
 
   // Called before the first Run: an algorithm that was chosen earlier on such a
-  // chip. If cuBLASLt rejects it, the plan chooses anew.
+  // chip. If cuBLASLt does not know it, the plan chooses anew.
   void Preset(const cublasLtMatmulAlgo_t& algorithm);
 
   // The timed (or preset, or deterministic) choice; nullopt when there is none.
@@ -96,6 +100,7 @@ class MatmulPlan {
   explicit MatmulPlan(const MatmulPlanKey& key) : key_(key) {}
 
   absl::Status Initialize();
+  uint32_t ReductionSchemes() const;
   absl::Status Choose(const MatmulSite& site);
   bool PresetWorks(const MatmulSite& site) const;
   // The first candidate that cuBLASLt takes; drops those before it.

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <mutex>
-#include <numeric>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -19,8 +18,9 @@
 namespace scalekeeper {
 namespace {
 
-constexpr int kRounds = 5;
-// After the first round, what is slower than this is not run again.
+constexpr int kRounds = 7;
+// After these rounds, what was never faster than this is not run again.
+constexpr int kQualifyingRounds = 2;
 constexpr float kHopelessRatio = 1.3f;
 constexpr float kHopelessMilliseconds = 0.005f;
 
@@ -111,6 +111,9 @@ struct Candidate {
   std::vector<float> milliseconds;
   bool running = true;
 
+  float Fastest() const {
+    return *std::min_element(milliseconds.begin(), milliseconds.end());
+  }
   float Median() const {
     std::vector<float> sorted = milliseconds;
     std::sort(sorted.begin(), sorted.end());
@@ -167,10 +170,10 @@ absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> OrderByTime(
       candidate.milliseconds.push_back(milliseconds);
       if (best == 0 || milliseconds < best) best = milliseconds;
     }
+    if (round + 1 < kQualifyingRounds) continue;
     for (Candidate& candidate : timed) {
-      candidate.running = candidate.running &&
-                          candidate.milliseconds.back() <=
-                              kHopelessRatio * best + kHopelessMilliseconds;
+      candidate.running =
+          candidate.Fastest() <= kHopelessRatio * best + kHopelessMilliseconds;
     }
   }
   std::stable_sort(timed.begin(), timed.end(),

@@ -197,7 +197,20 @@ __global__ void FillRandomKernel(cudaDataType_t type, void* data,
   }
 }
 
+template <typename... Kernels>
+void Load(Kernels... kernels) {
+  cudaFuncAttributes attributes;
+  ((void)cudaFuncGetAttributes(&attributes, kernels), ...);
+  (void)cudaGetLastError();
+}
+
 }  // namespace
+
+void LoadMatmulKernels() {
+  Load(PackKernel<uint8_t>, PackKernel<uint16_t>, PackKernel<uint32_t>,
+       TransposingPackKernel<uint8_t>, TransposingPackKernel<uint16_t>,
+       TransposingPackKernel<uint32_t>, FinishKernel, FoldKernel);
+}
 
 absl::Status PackOnDevice(const PackArguments& p, cudaStream_t stream) {
   if (p.padded_rows == 0 || p.padded_cols == 0) return absl::OkStatus();

@@ -18,6 +18,10 @@
 
 namespace scalekeeper {
 
+// Loads all of them, so that a first launch may be captured. Does nothing where
+// the chip is not among those that they were compiled for.
+void LoadMatmulKernels();
+
 // A strided rows x cols source into row-major padded_rows x padded_cols without
 // gaps; what the source lacks is zero. Elements of 1, 2 or 4 bytes; the
 // destination is aligned to 16 bytes.
