@@ -41,10 +41,12 @@ namespace {
 
 constexpr int64_t kAlignment = 16;  // bytes
 constexpr int kFp8ComputeCapability = 89;
-// Multiples that 8-bit products want of K and N.
+// Multiples that 8-bit products want of K; of N for a high-precision D and for
+// an 8-bit one; and what N is padded to, which suits every D.
 constexpr int64_t kCodesDepth = 16;
 constexpr int64_t kCodesCols = 8;
 constexpr int64_t kCodesColsOfCodes = 16;
+constexpr int64_t kCodesColsPadded = 16;
 
 int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -392,7 +394,8 @@ absl::StatusOr<bool> Call::RunDirect(MatmulContext* context) {
 absl::StatusOr<bool> Call::RunFinished(MatmulContext* context) {
   StagingLayout layout;
   Product product;
-  product.cols = a_.is_codes ? RoundUp(p_.out.cols, kCodesCols) : p_.out.cols;
+  product.cols =
+      a_.is_codes ? RoundUp(p_.out.cols, kCodesColsPadded) : p_.out.cols;
   product.ldd = RoundUp(product.cols, kAlignment / BytesOf(product.d_type));
   const Placement a = Place(a_, a_.values.rows, Depth(), &layout);
   const Placement b = Place(b_, product.cols, Depth(), &layout);

@@ -16,7 +16,9 @@
 //
 // After that a Run sets the pointers that changed and calls cublasLtMatmul.
 //
-// Threads: any; a mutex per plan covers its descriptor during the call.
+// Threads: any; a mutex per plan covers its descriptor during the call. The
+// bare calls (SetPointers, Enqueue, HeuristicAnswers) do not lock: they are for
+// a plan of one's own, as timing and benchmarks have.
 #ifndef SCALEKEEPER_GEMM_CUBLASLT_PLAN_H_
 #define SCALEKEEPER_GEMM_CUBLASLT_PLAN_H_
 
