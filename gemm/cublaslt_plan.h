@@ -56,7 +56,6 @@ struct MatmulPointers {
 struct MatmulSite {
   cublasLtHandle_t handle = nullptr;
   int device = 0;
-  int compute_capability = 0;  // 90 for 9.0
   void* workspace = nullptr;
   size_t workspace_bytes = 0;
   cudaStream_t stream = nullptr;

@@ -89,6 +89,71 @@ __global__ void TransposingPackKernel(PackArguments p) {
   }
 }
 
+// words[j] holds four bytes of column j; afterwards those of row j.
+__device__ void Transpose4x4(uint32_t (&words)[4]) {
+  const uint32_t low01 = __byte_perm(words[0], words[1], 0x5140);
+  const uint32_t low23 = __byte_perm(words[2], words[3], 0x5140);
+  const uint32_t high01 = __byte_perm(words[0], words[1], 0x7362);
+  const uint32_t high23 = __byte_perm(words[2], words[3], 0x7362);
+  words[0] = __byte_perm(low01, low23, 0x5410);
+  words[1] = __byte_perm(low01, low23, 0x7632);
+  words[2] = __byte_perm(high01, high23, 0x5410);
+  words[3] = __byte_perm(high01, high23, 0x7632);
+}
+
+// The same for bytes, four at a time: a thread transposes 4 x 4 in registers, a
+// block 64 x 64, in segments of 64 bytes on both sides. Wants source, its
+// column stride and padded_cols in multiples of 4.
+__global__ void TransposingPackBytesKernel(PackArguments p) {
+  constexpr int kSide = 64;
+  constexpr int kWords = kSide / 4;
+  __shared__ uint32_t tile[kSide][kWords + 1];
+  const uint8_t* source = static_cast<const uint8_t*>(p.source);
+  uint8_t* destination = static_cast<uint8_t*>(p.destination);
+  const int64_t tiles_across = (p.padded_cols + kSide - 1) / kSide;
+  const int64_t tiles = (p.padded_rows + kSide - 1) / kSide * tiles_across;
+  const int word = threadIdx.x % kWords;
+  const int line = threadIdx.x / kWords;  // 0..15
+  for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
+    const int64_t row0 = t / tiles_across * kSide;
+    const int64_t col0 = t % tiles_across * kSide;
+    const int64_t row = row0 + 4 * word;
+    uint32_t words[4] = {};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int64_t col = col0 + 4 * line + j;
+      if (col >= p.cols) continue;
+      const uint8_t* from = source + col * p.col_stride + row;
+      if (row + 4 <= p.rows) {
+        words[j] = *reinterpret_cast<const uint32_t*>(from);
+      } else {
+        for (int i = 0; i < 4 && row + i < p.rows; ++i) {
+          words[j] |= static_cast<uint32_t>(from[i]) << (8 * i);
+        }
+      }
+    }
+    Transpose4x4(words);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) tile[4 * word + i][line] = words[i];
+    __syncthreads();
+    const int64_t col = col0 + 4 * word;
+    for (int i = line; i < kSide; i += kThreads / kWords) {
+      if (row0 + i < p.padded_rows && col < p.padded_cols) {
+        *reinterpret_cast<uint32_t*>(destination + (row0 + i) * p.padded_cols +
+                                     col) = tile[i][word];
+      }
+    }
+    __syncthreads();
+  }
+}
+
+// True where the kernel above is.
+bool IsWordTransposition(const PackArguments& p) {
+  return p.element_bytes == 1 && p.row_stride == 1 && p.col_stride % 4 == 0 &&
+         p.padded_cols % 4 == 0 &&
+         reinterpret_cast<uintptr_t>(p.source) % 4 == 0;
+}
+
 template <typename T>
 void LaunchPack(const PackArguments& p, cudaStream_t stream) {
   constexpr int64_t kBytes = sizeof(T);
@@ -209,11 +274,18 @@ void Load(Kernels... kernels) {
 void LoadMatmulKernels() {
   Load(PackKernel<uint8_t>, PackKernel<uint16_t>, PackKernel<uint32_t>,
        TransposingPackKernel<uint8_t>, TransposingPackKernel<uint16_t>,
-       TransposingPackKernel<uint32_t>, FinishKernel, FoldKernel);
+       TransposingPackKernel<uint32_t>, TransposingPackBytesKernel,
+       FinishKernel, FoldKernel);
 }
 
 absl::Status PackOnDevice(const PackArguments& p, cudaStream_t stream) {
   if (p.padded_rows == 0 || p.padded_cols == 0) return absl::OkStatus();
+  if (IsWordTransposition(p)) {
+    const int64_t tiles =
+        (p.padded_rows + 63) / 64 * ((p.padded_cols + 63) / 64);
+    TransposingPackBytesKernel<<<BlocksFor(tiles, 1), kThreads, 0, stream>>>(p);
+    return LaunchStatus("TransposingPackBytesKernel");
+  }
   switch (p.element_bytes) {
     case 1:
       LaunchPack<uint8_t>(p, stream);
