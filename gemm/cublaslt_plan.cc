@@ -15,7 +15,8 @@ constexpr uint32_t kAlignment = 16;  // bytes; of every operand
 
 // The heuristic reads alignments from pointers that it never dereferences.
 const void* AlignedExample() {
-  return reinterpret_cast<const void*>(uintptr_t{0x100010});
+  alignas(2 * kAlignment) static constexpr char kBytes[2 * kAlignment] = {};
+  return kBytes + kAlignment;
 }
 
 bool IsCapturing(cudaStream_t stream) {

@@ -181,6 +181,7 @@ absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> OrderByTime(
                      return a.Median() < b.Median();
                    });
   std::vector<cublasLtMatmulAlgo_t> ordered;
+  ordered.reserve(timed.size());
   for (const Candidate& candidate : timed) {
     ordered.push_back(candidate.algorithm);
   }
