@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "re2/re2.h"
 #include "recipe/field_limits.h"
-#include "recipe/print.h"
 
 namespace scalekeeper {
 namespace {
@@ -111,7 +110,7 @@ class Checker {
                         (v == 0 || static_cast<float>(v) > 0);
       if (!fits) {
         faults_.Add(path + ".current.amax_epsilon",
-                    absl::StrCat("got ", ShortestDouble(v),
+                    absl::StrCat("got ", ShortestNumber(v),
                                  ", want a finite float32 >= 0"));
       }
     }
@@ -216,7 +215,7 @@ class Checker {
     if (layers.last_percent &&
         !(*layers.last_percent >= 0 && *layers.last_percent <= 100)) {
       faults_.Add(path + ".last_percent",
-                  absl::StrCat("got ", ShortestDouble(*layers.last_percent),
+                  absl::StrCat("got ", ShortestNumber(*layers.last_percent),
                                ", want 0..100"));
     }
     if (layers.last && layers.last_percent) {

@@ -254,7 +254,7 @@ void AddOperandFault(Gemm gemm, const Giver& a, const Giver& b,
   const auto [role, other] = Operands(gemm);
   faults.Add(
       absl::StrCat(*a.path, ".", a.by_all ? "all" : Name(role), ".format"),
-      absl::StrCat("got E5M2 for ", Name(role), whom, ", whose ", Name(other),
+      absl::StrCat("got E5M2 for ", Name(role), whom, " while ", Name(other),
                    " is E5M2 too (", *b.origin,
                    "), want at most one E5M2 operand in ", Name(gemm)));
 }

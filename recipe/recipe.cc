@@ -104,7 +104,14 @@ int Recipe::ActivePhase(int64_t step) const {
 
 absl::StatusOr<ResolvedModules> Recipe::Resolve(
     absl::Span<const std::string> modules) const {
-  return ResolveModules(rep_->normal, rep_->source, rep_->active, modules);
+  return ResolveModules(rep_->normal, rep_->source, rep_->active, modules,
+                        IdleRules::kFault);
+}
+
+absl::StatusOr<ResolvedModules> Recipe::ResolveSome(
+    absl::Span<const std::string> modules) const {
+  return ResolveModules(rep_->normal, rep_->source, rep_->active, modules,
+                        IdleRules::kAllowed);
 }
 
 std::string Recipe::ToString() const { return PrintSpec(rep_->spec); }

@@ -76,6 +76,12 @@ class Recipe {
   absl::StatusOr<ResolvedModules> Resolve(
       absl::Span<const std::string> modules) const;
 
+  // As Resolve, for some of a model's modules, as a tool has them that looks at
+  // one: a rule without effect on these is no fault. Rules by layer see no
+  // other layers than those of these names.
+  absl::StatusOr<ResolvedModules> ResolveSome(
+      absl::Span<const std::string> modules) const;
+
   // Canonical text: loads again to an equal recipe.
   std::string ToString() const;
 

@@ -23,11 +23,12 @@ class Resolver {
  public:
   Resolver(const NormalRecipe& recipe, const SourceMap& source,
            const std::vector<int>& active,
-           absl::Span<const std::string> modules)
+           absl::Span<const std::string> modules, IdleRules idle_rules)
       : recipe_(recipe),
         source_(source),
         active_(active),
         modules_(modules),
+        idle_rules_(idle_rules),
         faults_(source) {}
 
   absl::StatusOr<ResolvedModules> Run() {
@@ -36,7 +37,7 @@ class Resolver {
     MatchModules();
     if (faults_.empty()) ClassifyModules();
     if (!faults_.empty()) return faults_.ToStatus();
-    CheckRulesHaveEffect();
+    if (idle_rules_ == IdleRules::kFault) CheckRulesHaveEffect();
     std::vector<std::vector<uint32_t>> index;
     for (size_t phase = 0; phase < active_.size(); ++phase) {
       const auto offset = static_cast<uint32_t>(distinct_.size());
@@ -321,6 +322,7 @@ class Resolver {
   const SourceMap& source_;
   const std::vector<int>& active_;
   const absl::Span<const std::string> modules_;
+  const IdleRules idle_rules_;
   Faults faults_;
 
   std::vector<RuleState> rules_;
@@ -343,8 +345,9 @@ class Resolver {
 
 absl::StatusOr<ResolvedModules> ResolveModules(
     const NormalRecipe& recipe, const SourceMap& source,
-    const std::vector<int>& active, absl::Span<const std::string> modules) {
-  return Resolver(recipe, source, active, modules).Run();
+    const std::vector<int>& active, absl::Span<const std::string> modules,
+    IdleRules idle_rules) {
+  return Resolver(recipe, source, active, modules, idle_rules).Run();
 }
 
 }  // namespace scalekeeper
