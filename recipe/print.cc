@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
+#include "recipe/schema_enum.h"
 #include "recipe/spec_fields.h"
 
 namespace scalekeeper {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "recipe/schema_enum.h"
 #include "recipe/spec_fields.h"
 #include "recipe/syntax_fault.h"
 #include "recipe/text_trail.h"
