@@ -62,12 +62,14 @@ struct BF16 {
 struct F16 {
   static constexpr int kPerWord = 2;
   using Storage = uint16_t;
+  // Keeps a NaN's payload, which is part of its amax bits.
   static __device__ __forceinline__ float Load(uint16_t x) {
-    return __half2float(__ushort_as_half(x));
+    return FloatFromF16(x);
   }
+  // To be encoded: any NaN will do.
   static __device__ __forceinline__ void Unpack(uint32_t word, float* out) {
-    out[0] = Load(static_cast<uint16_t>(word));
-    out[1] = Load(static_cast<uint16_t>(word >> 16));
+    out[0] = __half2float(__ushort_as_half(static_cast<uint16_t>(word)));
+    out[1] = __half2float(__ushort_as_half(static_cast<uint16_t>(word >> 16)));
   }
   static __device__ __forceinline__ uint32_t FoldAmax(uint32_t fold,
                                                       uint32_t word) {
