@@ -7,9 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/device_memory.h"
 #include "base/status_macros.h"
-#include "quantizer/current_quantizer.h"
-#include "quantizer/delayed_quantizer.h"
 #include "quantizer/high_precision_quantizer.h"
+#include "quantizer/per_tensor_quantizer.h"
 #include "quantizer/phased_quantizer.h"
 #include "quantizer/quantizer.h"
 
@@ -32,11 +31,9 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeForPolicy(
       return std::make_unique<HighPrecisionQuantizer>(name, policy, device,
                                                       usages, allocator);
     case Scaling::kDelayed:
-      return std::make_unique<DelayedQuantizer>(name, policy, state.View(slot),
-                                                device, usages, allocator);
     case Scaling::kCurrent:
-      return std::make_unique<CurrentQuantizer>(name, policy, state.View(slot),
-                                                device, usages, allocator);
+      return std::make_unique<PerTensorQuantizer>(
+          name, policy, state.View(slot), device, usages, allocator);
     case Scaling::kRowwise:
     case Scaling::kBlock:
     case Scaling::kMxfp8:

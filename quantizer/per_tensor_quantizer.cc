@@ -1,0 +1,95 @@
+#include "quantizer/per_tensor_quantizer.h"
+
+#include <utility>
+
+#include "base/status_macros.h"
+#include "numerics/scale.h"
+
+namespace scalekeeper {
+
+using kernels::AmaxScratch;
+using kernels::CastScale;
+
+PerTensorQuantizer::PerTensorQuantizer(std::string name, const Policy& policy,
+                                       SlotView slot, Device device,
+                                       Usages usages, Allocator* allocator)
+    : Quantizer(std::move(name), device, usages, allocator),
+      policy_(policy),
+      slot_(slot) {}
+
+absl::StatusOr<CastScale> PerTensorQuantizer::MakeScale(
+    const ConstTensorView& x, QuantizedTensor* out, const uint32_t* noop_flag,
+    Stream stream) const {
+  AmaxScratch* scratch = out->workspace.as<AmaxScratch>();
+  const bool delayed = policy_.scaling == Scaling::kDelayed;
+  const uint32_t* measure = nullptr;
+  if (delayed && policy_.delayed.first_step == FirstStep::kMeasure) {
+    measure = slot_.measure;
+  }
+  if (!delayed || measure != nullptr) {
+    SK_RETURN_IF_ERROR(
+        kernels::TensorAmax(x, scratch, {noop_flag, measure}, stream));
+  }
+  CastScale scale;
+  scale.kind = delayed ? CastScale::Kind::kDelayed : CastScale::Kind::kCurrent;
+  scale.scale = slot_.scale;
+  scale.measure = measure;
+  scale.tensor_amax = &scratch->amax;
+  scale.margin = policy_.delayed.margin;
+  scale.current.format_max = FormatMax(policy_.format);
+  scale.current.power_2_scale = policy_.current.power_2_scale;
+  scale.current.amax_epsilon = policy_.current.amax_epsilon;
+  if (out->row_wise) {
+    scale.row_wise_scale_inv = out->row_wise->scale_inv.as<float>();
+  }
+  if (out->column_wise) {
+    scale.column_wise_scale_inv = out->column_wise->scale_inv.as<float>();
+  }
+  return scale;
+}
+
+absl::Status PerTensorQuantizer::QuantizeImpl(const Call& call,
+                                              QuantizedTensor* out) {
+  SK_RETURN_IF_ERROR(CheckMadeUnder(policy_, *out));
+  SK_ASSIGN_OR_RETURN(const CastScale scale,
+                      MakeScale(call.x, out, call.noop_flag, call.stream));
+  kernels::CastOutput codes;
+  if (out->row_wise) codes.row_wise = out->row_wise->codes.as<uint8_t>();
+  if (out->column_wise) {
+    codes.column_wise = out->column_wise->codes.as<uint8_t>();
+  }
+  if (call.observe) codes.amax = slot_.amax;
+  codes.counters = call.counters;
+  return kernels::Cast(call.x, scale, policy_.format, codes, {call.noop_flag},
+                       call.stream);
+}
+
+absl::StatusOr<QuantizedTensor> PerTensorQuantizer::MakeEmptyImpl(
+    const EmptyCall& call) const {
+  return AllocatePerTensor(call.rows, call.cols, policy_, call.usages, device(),
+                           allocator(), call.stream);
+}
+
+absl::Status PerTensorQuantizer::CalibrateImpl(const Call& call) {
+  if (!call.observe) return absl::OkStatus();
+  return kernels::Amax(call.x, slot_.amax, {call.noop_flag}, call.stream);
+}
+
+absl::StatusOr<Statistics> PerTensorQuantizer::MeasureImpl(
+    const ConstTensorView& x, Stream stream) const {
+  // A tensor without elements has the workspace.
+  SK_ASSIGN_OR_RETURN(QuantizedTensor empty,
+                      MakeEmptyImpl({0, 0, Usages{true, false}, stream}));
+  SK_ASSIGN_OR_RETURN(const CastScale scale,
+                      MakeScale(x, &empty, /*noop_flag=*/nullptr, stream));
+  SK_ASSIGN_OR_RETURN(Statistics statistics,
+                      kernels::MeasureCast(x, scale, policy_.format, stream));
+  if (policy_.scaling == Scaling::kDelayed) {
+    statistics.scale_amax =
+        AmaxOfScale(statistics.scale_inv, FormatMax(policy_.format),
+                    policy_.delayed.margin);
+  }
+  return statistics;
+}
+
+}  // namespace scalekeeper

@@ -1,0 +1,54 @@
+// One scale per tensor: delayed and current scaling.
+//
+// Delayed (numerics.md section 3): the slot's scale, made from amaxes seen
+// before this step; one pass casts and observes. Under first_step: MEASURE,
+// until an update has set the slot's scale, each Quantize first takes its own
+// tensor's amax and scales with that.
+//
+// Current (section 4): the scale is made from the amax of the tensor that is
+// quantized; two passes. The amax is observed too: it changes no scale, but an
+// infinity or NaN raises the slot's flag in the next RecipeState::EndStep.
+//
+// Threads, errors, order of calls: quantizer.h.
+#ifndef SCALEKEEPER_QUANTIZER_PER_TENSOR_QUANTIZER_H_
+#define SCALEKEEPER_QUANTIZER_PER_TENSOR_QUANTIZER_H_
+
+#include <string>
+
+#include "amax/slot_view.h"
+#include "quantizer/kernels.h"
+#include "quantizer/quantizer.h"
+#include "recipe/policy.h"
+
+namespace scalekeeper {
+
+class PerTensorQuantizer : public Quantizer {
+ public:
+  // `policy` is delayed or current. `slot`'s words (of a current one: its amax)
+  // outlive the quantizer and lie on `device`.
+  PerTensorQuantizer(std::string name, const Policy& policy, SlotView slot,
+                     Device device, Usages usages, Allocator* allocator);
+
+ protected:
+  absl::Status QuantizeImpl(const Call& call, QuantizedTensor* out) override;
+  absl::StatusOr<QuantizedTensor> MakeEmptyImpl(
+      const EmptyCall& call) const override;
+  absl::Status CalibrateImpl(const Call& call) override;
+  absl::StatusOr<Statistics> MeasureImpl(const ConstTensorView& x,
+                                         Stream stream) const override;
+
+ private:
+  // Where a cast of `x` into `out` takes its scale from, and leaves its
+  // inverse. Queues what must be measured first.
+  absl::StatusOr<kernels::CastScale> MakeScale(const ConstTensorView& x,
+                                               QuantizedTensor* out,
+                                               const uint32_t* noop_flag,
+                                               Stream stream) const;
+
+  const Policy policy_;
+  const SlotView slot_;
+};
+
+}  // namespace scalekeeper
+
+#endif  // SCALEKEEPER_QUANTIZER_PER_TENSOR_QUANTIZER_H_
