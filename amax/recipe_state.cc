@@ -10,11 +10,15 @@
 #include "absl/strings/str_join.h"
 #include "amax/agreement.h"
 #include "amax/arena.h"
+#include "amax/device_steps.h"
+#include "amax/group_table.h"
 #include "amax/history.h"
 #include "amax/kernels.h"
+#include "amax/kernels_host.h"
 #include "amax/phase_switcher.h"
 #include "amax/slot_table.h"
 #include "amax/update.h"
+#include "base/device_memory.h"
 #include "base/status_macros.h"
 
 namespace scalekeeper {
@@ -75,9 +79,6 @@ struct RecipeState::Rep {
 
   absl::Status CheckGroupsAreBound() const;
   absl::Status Allocate();
-  AgreementTable DescribeGroup(uint32_t group) const;
-  uint64_t Fingerprint(uint32_t group) const;
-  std::string DescribeSlot(int32_t slot) const;
   absl::Status Agree(const absl::Status& local) const;
 
   // kNoGroup when no slot of this state is in the group.
@@ -87,12 +88,14 @@ struct RecipeState::Rep {
     return it == names.end() ? kNoGroup
                              : static_cast<uint32_t>(it - names.begin());
   }
+  // Where the state lies.
+  const Arena& StateArena() const { return steps ? steps->arena() : *arena; }
   // Nothing when the group has no slots in the active phase.
   AmaxMessageView Message(uint32_t group) const {
     if (group == kNoGroup) return {};
     const GroupDescriptor& d = arena->view().group_descriptors[group];
     if (d.members == 0) return {};
-    return {arena->view().messages + d.message_offset,
+    return {StateArena().view().messages + d.message_offset,
             size_t{d.members} + kControlWords};
   }
   absl::Status Pack(Stream stream, const uint32_t* skip_flag);
@@ -100,6 +103,16 @@ struct RecipeState::Rep {
   absl::Status Update(Stream stream, const uint32_t* skip_flag,
                       int64_t collectives);
   absl::Status SwitchPhase(int64_t step, Stream stream);
+  // Of a state on a GPU.
+  absl::Status DeviceEndStep(Stream stream, const uint32_t* skip_flag);
+  absl::Status DeviceUpdate(Stream stream, const uint32_t* skip_flag);
+  absl::Status AfterQueued(Stream stream, int64_t collectives);
+  // Brings `arena` up to date, and what is derived from it. Host: nothing.
+  absl::Status Fetch(Arena::Extent extent, Stream stream);
+  // Gives `arena` back to the device. Host: nothing.
+  absl::Status Store(Arena::Extent extent, Stream stream) const {
+    return steps ? steps->Store(extent, stream) : absl::OkStatus();
+  }
   absl::Status Fail(absl::Status status) {
     failure = status;
     return status;
@@ -110,13 +123,20 @@ struct RecipeState::Rep {
   const RecipeStateOptions options;
   SlotTable table;
   bool frozen = false;
+  // In host memory: the state itself, or the mirror of one on a GPU, which is
+  // up to date (but for descriptors, groups and phase, which are always) only
+  // after Fetch.
   std::unique_ptr<Arena> arena;
+  std::unique_ptr<DeviceSteps> steps;  // on a GPU
   PhaseSwitcher phases;
   int64_t step_before_freeze = 0;
 
   bool packed = false;
-  bool can_restore = false;
-  int64_t previous_step = 0;
+  // Sequences (StepState) before which there is nothing to restore, and at the
+  // last change of phase.
+  uint32_t restore_floor = 0;
+  uint32_t switch_sequence = 0;
+  int64_t queued_step = 0;  // on a GPU: step, if all that is queued succeeds
   StepCounters counters;
   StepCounters previous_counters;
   absl::Status failure;  // of the last step that failed, until ClearFlags
@@ -157,73 +177,30 @@ absl::Status RecipeState::Rep::CheckGroupsAreBound() const {
 }
 
 absl::Status RecipeState::Rep::Allocate() {
-  Allocator* allocator =
-      options.allocator != nullptr ? options.allocator : HostAllocator();
-  SK_ASSIGN_OR_RETURN(Arena made,
-                      Arena::Create(allocator, PhaseSwitcher::LayoutOf(table)));
+  const ArenaLayout layout = PhaseSwitcher::LayoutOf(table);
+  const bool on_host = options.device == Device::Host();
+  Allocator* allocator = options.allocator;
+  if (allocator == nullptr) {
+    SK_ASSIGN_OR_RETURN(allocator, DefaultAllocator(options.device));
+  }
+  SK_ASSIGN_OR_RETURN(
+      Arena made, Arena::Create(on_host ? allocator : HostAllocator(), layout));
   arena = std::make_unique<Arena>(std::move(made));
   phases = PhaseSwitcher(&table, arena.get(),
                          recipe.ActivePhase(step_before_freeze));
   arena->view().step->step = step_before_freeze;
-  return RehashScales(options.device, arena->view(), Stream{});
-}
-
-std::string RecipeState::Rep::DescribeSlot(int32_t slot) const {
-  std::vector<std::string> parts;
-  for (int phase = 0; phase < table.phases(); ++phase) {
-    const Policy& policy = table.policies(slot)[static_cast<size_t>(phase)];
-    const uint32_t group = table.group(phase, slot);
-    parts.push_back(
-        absl::StrCat(scalekeeper::Describe(policy), ", ",
-                     group == table.groups().size()
-                         ? "not reduced"
-                         : absl::StrCat("group ", table.groups()[group])));
+  queued_step = step_before_freeze;
+  RehashScalesHost(arena->view());
+  if (on_host) return absl::OkStatus();
+  std::vector<DeviceSteps::Group> groups;
+  for (const auto& [name, communicator] : options.groups) {
+    const uint32_t index = GroupIndex(name);
+    if (index != kNoGroup) groups.push_back({name, index, communicator});
   }
-  return absl::StrJoin(parts, " | ");
-}
-
-AgreementTable RecipeState::Rep::DescribeGroup(uint32_t group) const {
-  AgreementTable out;
-  out.recipe = recipe.ToString();
-  out.recipe_fingerprint = recipe.fingerprint();
-  for (int32_t slot : table.arena_slots()) {
-    for (int phase = 0; phase < table.phases(); ++phase) {
-      if (table.group(phase, slot) != group) continue;
-      out.slots.push_back({table.name(slot), DescribeSlot(slot)});
-      break;
-    }
-  }
-  return out;
-}
-
-// Of the recipe and of the slots that are in the group in some phase, with
-// their policies and groups in all phases.
-uint64_t RecipeState::Rep::Fingerprint(uint32_t group) const {
-  std::vector<uint64_t> policies;
-  for (uint32_t set = 0; set < table.policy_set_count(); ++set) {
-    uint64_t hash = 0;
-    for (const Policy& policy : table.policies_of_set(set)) {
-      hash = HashBytes(hash, scalekeeper::Describe(policy));
-    }
-    policies.push_back(hash);
-  }
-  uint64_t hash = HashBytes(0, recipe.fingerprint());
-  for (int32_t slot : table.arena_slots()) {
-    bool member = false;
-    uint64_t groups = 0;
-    for (int phase = 0; phase < table.phases(); ++phase) {
-      const uint32_t g = table.group(phase, slot);
-      member = member || g == group;
-      groups =
-          HashBytes(groups, g < table.groups().size() ? table.groups()[g]
-                                                      : absl::string_view());
-    }
-    if (!member) continue;
-    hash = HashBytes(hash, table.name(slot));
-    hash = MixBits(hash ^ policies[table.policy_set(slot)]);
-    hash = MixBits(hash ^ groups);
-  }
-  return hash;
+  SK_ASSIGN_OR_RETURN(
+      steps, DeviceSteps::Create(options.device, allocator, layout, arena.get(),
+                                 std::move(groups)));
+  return absl::OkStatus();
 }
 
 // Every bound group is joined, whether the recipe uses it or not, even after an
@@ -234,8 +211,8 @@ absl::Status RecipeState::Rep::Agree(const absl::Status& local) const {
     const uint32_t group = GroupIndex(name);
     const absl::Status agreed =
         Annotate(AgreeOnTable(communicator, Stream{}, status,
-                              local.ok() ? Fingerprint(group) : 0,
-                              [&] { return DescribeGroup(group); }),
+                              local.ok() ? GroupFingerprint(recipe, table, group) : 0,
+                              [&] { return DescribeGroup(recipe, table, group); }),
                  absl::StrCat("Freeze, group \"", name, "\""));
     if (status.ok()) status = agreed;
   }
@@ -251,6 +228,8 @@ absl::Status RecipeState::Freeze() {
   if (local.ok()) local = rep.CheckGroupsAreBound();
   if (local.ok()) local = rep.Allocate();
   SK_RETURN_IF_ERROR(rep.Agree(local));
+  SK_RETURN_IF_ERROR(DeviceSteps::AgreeOnExchange(
+      rep.options.groups, rep.options.exchange, rep.steps.get()));
   rep.frozen = true;
   return absl::OkStatus();
 }
@@ -258,8 +237,11 @@ absl::Status RecipeState::Freeze() {
 // ------------------------------------------------------------------ steps
 
 absl::Status RecipeState::Rep::Pack(Stream stream, const uint32_t* skip_flag) {
-  SK_RETURN_IF_ERROR(
-      PackMessages(options.device, arena->view(), skip_flag, stream));
+  if (steps) {
+    if (absl::Status status = steps->Poll(); !status.ok()) return Fail(status);
+  }
+  SK_RETURN_IF_ERROR(PackMessages(options.device, StateArena().view(),
+                                  skip_flag, stream));
   packed = true;
   return absl::OkStatus();
 }
@@ -296,7 +278,8 @@ absl::Status RecipeState::Rep::Update(Stream stream, const uint32_t* skip_flag,
                                       int64_t collectives) {
   const ArenaView& view = arena->view();
   const int64_t step = view.step->step;
-  SK_RETURN_IF_ERROR(UpdateSlots(options.device, view, skip_flag, stream));
+  SK_RETURN_IF_ERROR(UpdateSlots(options.device, view, UpdateSource::kMessages,
+                                 skip_flag, StepGuard(), stream));
   packed = false;
   if (view.step->applied == 0) {
     return Fail(absl::DataLossError(absl::StrCat(
@@ -306,26 +289,79 @@ absl::Status RecipeState::Rep::Update(Stream stream, const uint32_t* skip_flag,
         "); nothing was updated. Bring all of them to one state, e.g. with "
         "RestorePrevious or from a checkpoint")));
   }
-  previous_step = step;
   previous_counters = counters;
-  can_restore = true;
   phases.Commit();
   ++counters.updates;
   counters.collectives += collectives;
-  for (uint32_t g = 0; g < view.groups; ++g) {
-    if (view.group_states[g].skipped != 0) {
-      ++counters.skipped;
-      break;
-    }
-  }
+  counters.skipped = view.step->skipped_steps;
   return SwitchPhase(view.step->step, stream);
 }
 
+absl::Status RecipeState::Rep::DeviceEndStep(Stream stream,
+                                             const uint32_t* skip_flag) {
+  if (absl::Status status = steps->Poll(); !status.ok()) return Fail(status);
+  int64_t collectives = 0;
+  if (absl::Status status = steps->Queue(skip_flag, stream, &collectives);
+      !status.ok()) {
+    return Fail(Annotate(status, absl::StrCat("EndStep of step ", step())));
+  }
+  return AfterQueued(stream, collectives);
+}
+
+absl::Status RecipeState::Rep::DeviceUpdate(Stream stream,
+                                            const uint32_t* skip_flag) {
+  if (absl::Status status = steps->Poll(); !status.ok()) return Fail(status);
+  SK_RETURN_IF_ERROR(UpdateSlots(options.device, steps->arena().view(),
+                                 UpdateSource::kMessages, skip_flag,
+                                 steps->guard(), stream));
+  packed = false;
+  return AfterQueued(stream, /*collectives=*/0);
+}
+
+// The step was queued: the host goes on as if it succeeded. A graph counts its
+// steps on the device alone.
+absl::Status RecipeState::Rep::AfterQueued(Stream stream, int64_t collectives) {
+  SK_ASSIGN_OR_RETURN(const bool capturing,
+                      IsCapturing(options.device, stream));
+  if (capturing) return absl::OkStatus();
+  previous_counters = counters;
+  ++counters.updates;
+  counters.collectives += collectives;
+  ++queued_step;
+  if (absl::Status status = steps->Warning(); !status.ok()) return Fail(status);
+  if (recipe.ActivePhase(queued_step) == phases.active_phase()) {
+    return absl::OkStatus();
+  }
+  const int64_t expected = queued_step;
+  SK_RETURN_IF_ERROR(Fetch(Arena::Extent::kAll, stream));
+  if (absl::Status status = steps->Poll(); !status.ok()) return Fail(status);
+  if (absl::Status status = steps->Warning(); !status.ok()) return Fail(status);
+  if (queued_step != expected) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "step ", expected, " was to begin another phase, but the device stands "
+        "at ", queued_step, ": replayed graphs count, too; call SetStep"));
+  }
+  return SwitchPhase(queued_step, stream);
+}
+
+absl::Status RecipeState::Rep::Fetch(Arena::Extent extent, Stream stream) {
+  if (!steps) return absl::OkStatus();
+  SK_RETURN_IF_ERROR(steps->Fetch(extent, stream));
+  const StepState& state = *arena->view().step;
+  queued_step = state.step;
+  counters.skipped = state.skipped_steps;
+  if (state.sequence != switch_sequence) phases.Commit();
+  return absl::OkStatus();
+}
+
+// On a GPU after Fetch of everything.
 absl::Status RecipeState::Rep::SwitchPhase(int64_t step, Stream stream) {
   const int phase = recipe.ActivePhase(step);
   if (phase == phases.active_phase()) return absl::OkStatus();
   phases.SwitchTo(phase);
-  return RehashScales(options.device, arena->view(), stream);
+  switch_sequence = arena->view().step->sequence;
+  RehashScalesHost(arena->view());
+  return Store(Arena::Extent::kAll, stream);
 }
 
 absl::Status RecipeState::SetStep(int64_t step) {
@@ -339,19 +375,35 @@ absl::Status RecipeState::SetStep(int64_t step) {
     return absl::OkStatus();
   }
   SK_RETURN_IF_ERROR(rep.RequireNotPacked("SetStep"));
-  rep.arena->view().step->step = step;
-  return rep.SwitchPhase(step, Stream{});
+  if (step == this->step() &&
+      rep.recipe.ActivePhase(step) == rep.phases.active_phase()) {
+    return absl::OkStatus();
+  }
+  if (rep.steps) {
+    SK_RETURN_IF_ERROR(SynchronizeDevice(rep.options.device));
+    SK_RETURN_IF_ERROR(rep.Fetch(Arena::Extent::kAll, Stream{}));
+  }
+  const ArenaView& view = rep.arena->view();
+  view.step->step = step;
+  rep.queued_step = step;
+  SK_RETURN_IF_ERROR(rep.SwitchPhase(step, Stream{}));
+  for (uint32_t g = 0; g < view.groups; ++g) {
+    PrepareControl(view, g, view.group_states[g].scale_hash, step,
+                   view.step->phase);
+  }
+  return rep.Store(Arena::Extent::kHead, Stream{});
 }
 
 int64_t RecipeState::step() const {
-  return rep_->frozen ? rep_->arena->view().step->step
-                      : rep_->step_before_freeze;
+  if (!rep_->frozen) return rep_->step_before_freeze;
+  return rep_->steps ? rep_->queued_step : rep_->arena->view().step->step;
 }
 
 absl::Status RecipeState::EndStep(Stream stream, const uint32_t* skip_flag) {
   Rep& rep = *rep_;
   SK_RETURN_IF_ERROR(rep.RequireFrozen("EndStep"));
   SK_RETURN_IF_ERROR(rep.RequireNotPacked("EndStep"));
+  if (rep.steps) return rep.DeviceEndStep(stream, skip_flag);
   SK_RETURN_IF_ERROR(rep.Pack(stream, skip_flag));
   int64_t collectives = 0;
   if (absl::Status status = rep.Reduce(stream, &collectives); !status.ok()) {
@@ -385,6 +437,7 @@ absl::Status RecipeState::Update(Stream stream, const uint32_t* skip_flag) {
     return absl::FailedPreconditionError(
         "Update without Pack: call Pack, reduce the messages, then Update");
   }
+  if (rep_->steps) return rep_->DeviceUpdate(stream, skip_flag);
   return rep_->Update(stream, skip_flag, /*collectives=*/0);
 }
 
@@ -398,25 +451,34 @@ absl::Status RecipeState::RestorePrevious(Stream stream) {
   Rep& rep = *rep_;
   SK_RETURN_IF_ERROR(rep.RequireFrozen("RestorePrevious"));
   SK_RETURN_IF_ERROR(rep.RequireNotPacked("RestorePrevious"));
-  if (!rep.can_restore) {
+  SK_RETURN_IF_ERROR(rep.Fetch(Arena::Extent::kAll, stream));
+  const ArenaView& view = rep.arena->view();
+  if (view.step->sequence == rep.restore_floor) {
     return absl::FailedPreconditionError(
         absl::StrCat("RestorePrevious: the state before step ", step(),
                      " is not kept; one completed step can be undone, once"));
   }
-  const ArenaView& view = rep.arena->view();
   rep.phases.Revert();
-  SK_RETURN_IF_ERROR(UndoSlots(rep.options.device, view, stream));
-  view.step->step = rep.previous_step;
+  UndoSlotsHost(view);
+  rep.queued_step = view.step->step;
   rep.counters = rep.previous_counters;
-  rep.can_restore = false;
-  return RehashScales(rep.options.device, view, stream);
+  rep.restore_floor = rep.switch_sequence = view.step->sequence;
+  RehashScalesHost(view);
+  return rep.Store(Arena::Extent::kAll, stream);
 }
 
 // ---------------------------------------------------------------- reports
 
-absl::Status RecipeState::Check(Stream) const {
-  const Rep& rep = *rep_;
+absl::Status RecipeState::Check(Stream stream) const {
+  Rep& rep = *rep_;
   if (!rep.frozen) return absl::OkStatus();
+  if (rep.steps) {
+    SK_RETURN_IF_ERROR(rep.Fetch(Arena::Extent::kHead, stream));
+    for (const absl::Status& status :
+         {rep.steps->Poll(), rep.steps->Warning()}) {
+      if (!status.ok()) (void)rep.Fail(status);
+    }
+  }
   const ArenaView& view = rep.arena->view();
   const std::vector<std::string> groups = rep.DisagreeingGroups();
   if (!groups.empty()) {
@@ -443,8 +505,9 @@ absl::Status RecipeState::Check(Stream) const {
 }
 
 absl::StatusOr<std::vector<std::string>> RecipeState::NonFiniteSlots(
-    Stream) const {
+    Stream stream) const {
   SK_RETURN_IF_ERROR(rep_->RequireFrozen("NonFiniteSlots"));
+  SK_RETURN_IF_ERROR(rep_->Fetch(Arena::Extent::kHead, stream));
   std::vector<std::string> names;
   const ArenaView& view = rep_->arena->view();
   for (uint32_t i = 0; i < view.slots; ++i) {
@@ -455,18 +518,42 @@ absl::StatusOr<std::vector<std::string>> RecipeState::NonFiniteSlots(
   return names;
 }
 
-absl::Status RecipeState::ClearFlags(Stream) {
+absl::Status RecipeState::ClearFlags(Stream stream) {
   rep_->failure = absl::OkStatus();
   if (!rep_->frozen) return absl::OkStatus();
-  const ArenaView& view = rep_->arena->view();
-  for (uint32_t i = 0; i < view.slots; ++i) {
-    view.histories[i].non_finite_steps = 0;
-    view.undo[i].non_finite_steps = 0;
-  }
+  SK_RETURN_IF_ERROR(rep_->Fetch(Arena::Extent::kHead, stream));
+  ClearFlagsHost(rep_->arena->view());
+  if (rep_->steps) rep_->steps->ClearReports();
+  return rep_->Store(Arena::Extent::kHead, stream);
+}
+
+std::string RecipeState::Describe() const {
+  const Rep& rep = *rep_;
+  std::string text = absl::StrCat("amax state on ", Name(rep.options.device));
+  if (!rep.frozen) return absl::StrCat(text, ", not frozen\n");
+  const ArenaView& view = rep.arena->view();
+  absl::StrAppend(&text, ": ", view.slots, " slots, ", rep.StateArena().bytes(),
+                  " bytes, step ", step(), ", phase ", active_phase(), "\n");
   for (uint32_t g = 0; g < view.groups; ++g) {
-    view.group_states[g].ranks_disagree = 0;
+    const bool named = g < rep.table.groups().size();
+    const std::string name = named ? rep.table.groups()[g] : "";
+    const auto bound = rep.options.groups.find(name);
+    absl::StrAppend(&text, "  ",
+                    named ? absl::StrCat("group \"", name, "\"")
+                          : std::string("not reduced"),
+                    ": ", view.group_descriptors[g].members, " slots");
+    if (named) {
+      absl::StrAppend(&text, ", rank ",
+                      bound == rep.options.groups.end()
+                          ? std::string("0 of 1")
+                          : absl::StrCat(bound->second->rank(), " of ",
+                                         bound->second->size()));
+    }
+    absl::StrAppend(&text, "\n");
   }
-  return absl::OkStatus();
+  absl::StrAppend(&text, "  step: ",
+                  rep.steps ? rep.steps->Describe() : "on the host", "\n");
+  return text;
 }
 
 // ------------------------------------------------------------ declaration
@@ -559,22 +646,46 @@ const GemmPolicy& RecipeState::gemm_policy(absl::string_view module,
 SlotView RecipeState::View(SlotId slot) const {
   const absl::StatusOr<uint32_t> index = rep_->ArenaIndex(slot, "View");
   if (!index.ok()) return {};
-  const ArenaView& view = rep_->arena->view();
-  return {view.amax + *index, view.scale + *index, view.scale_inv + *index,
+  const ArenaView& view = rep_->StateArena().view();
+  const uint32_t amax_index =
+      rep_->arena->view().descriptors[*index].amax_index;
+  return {view.amax + amax_index, view.scale + *index, view.scale_inv + *index,
           view.measure + *index};
 }
 
-absl::StatusOr<float> RecipeState::Scale(SlotId slot, Stream) const {
+absl::StatusOr<float> RecipeState::Scale(SlotId slot, Stream stream) const {
   SK_ASSIGN_OR_RETURN(const uint32_t index, rep_->ArenaIndex(slot, "Scale"));
-  return rep_->arena->view().scale[index];
+  if (rep_->steps) SK_RETURN_IF_ERROR(rep_->steps->Wait(stream));
+  float scale = 0;
+  SK_RETURN_IF_ERROR(CopyToHost(rep_->options.device, &scale,
+                                rep_->StateArena().view().scale + index,
+                                sizeof(scale), stream));
+  return scale;
 }
 
 absl::StatusOr<std::vector<uint32_t>> RecipeState::Window(SlotId slot,
-                                                          Stream) const {
+                                                          Stream stream) const {
   SK_ASSIGN_OR_RETURN(const uint32_t index, rep_->ArenaIndex(slot, "Window"));
-  const ArenaView& view = rep_->arena->view();
-  const SlotHistory& history = view.histories[index];
-  const RingView ring = RingOf(view, view.descriptors[index]);
+  if (rep_->steps) SK_RETURN_IF_ERROR(rep_->steps->Wait(stream));
+  const Device device = rep_->options.device;
+  const ArenaView& view = rep_->StateArena().view();
+  const SlotDescriptor& descriptor = rep_->arena->view().descriptors[index];
+  SlotHistory history;
+  SK_RETURN_IF_ERROR(CopyToHost(device, &history, view.histories + index,
+                                sizeof(history), stream));
+  // The ring without the gaps between its chunks.
+  RingView ring = RingOf(view, descriptor);
+  const size_t chunk = size_t{1} << ring.chunk_log2;
+  const size_t chunks = ChunkCount(ring.len, ring.chunk_log2);
+  std::vector<uint32_t> words(chunk * chunks);
+  for (size_t c = 0; c < chunks; ++c) {
+    SK_RETURN_IF_ERROR(Copy(device, words.data() + c * chunk,
+                            ring.words + c * ring.chunk_stride,
+                            chunk * sizeof(uint32_t), stream));
+  }
+  SK_RETURN_IF_ERROR(Synchronize(device, stream));
+  ring.words = words.data();
+  ring.chunk_stride = static_cast<uint32_t>(chunk);
   std::vector<uint32_t> window;
   for (uint32_t age = history.count; age-- > 0;) {
     window.push_back(ring.at(PositionOfAge(ring, history, age)));

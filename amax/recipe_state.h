@@ -45,6 +45,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "amax/communicator.h"
+#include "amax/exchange.h"
 #include "amax/slot_view.h"
 #include "base/buffer.h"
 #include "base/device.h"
@@ -72,6 +73,8 @@ struct RecipeStateOptions {
   // Group name -> this rank's communicator, borrowed. With an empty map every
   // group is this process alone; otherwise each enabled group must be bound.
   std::map<std::string, Communicator*> groups;
+  // Between GPUs; RecipeState::Describe tells what was chosen.
+  Exchange exchange = Exchange::kAuto;
 };
 
 // What a group sends per step: reduce `data` with uint32 max over the group.
@@ -131,6 +134,9 @@ class RecipeState {
   absl::Status Check(Stream stream) const;
   absl::StatusOr<std::vector<std::string>> NonFiniteSlots(Stream stream) const;
   absl::Status ClearFlags(Stream stream);
+
+  // Device, size, step, groups and how a step is exchanged, for people.
+  std::string Describe() const;
 
   bool frozen() const;
   const Recipe& recipe() const;
