@@ -51,6 +51,13 @@ SK_HOST_DEVICE inline uint32_t ChunkCount(uint32_t len, uint32_t chunk_log2) {
   return ((len - 1) >> chunk_log2) + 1;
 }
 
+// Where a slot's ring begins. Warps of 32 slots begin one after another, so
+// that they enter new chunks at different steps and no step costs much more
+// than another.
+SK_HOST_DEVICE inline uint32_t FirstPosition(uint32_t slot, uint32_t len) {
+  return (slot / 32) % len;
+}
+
 struct RingView {
   uint32_t* words = nullptr;  // at position 0
   uint32_t chunk_stride = 0;  // words

@@ -78,9 +78,7 @@ PhaseSwitcher::PhaseSwitcher(const SlotTable* table, const Arena* arena,
     descriptor.enabled = IsDelayed(policies[static_cast<size_t>(phase)]);
     view.descriptors[i] = descriptor;
     view.measure[i] = MeasuresFirst(policy) ? 1 : 0;
-    // Slots enter a new chunk of their rings at different steps, a warp of them
-    // together: no step is much dearer than another.
-    view.histories[i].cursor = (i / 32) % descriptor.history_len;
+    view.histories[i].cursor = FirstPosition(i, descriptor.history_len);
   }
   PlaceMessages(phase);
 }

@@ -12,13 +12,29 @@
 // Step. Scales are constant within a step; amaxes accumulate with max, so
 // micro-batches, recomputation and shared modules change neither the history
 // nor the number of collectives. EndStep packs the amaxes of each group into
-// one message, reduces it (every rank always joins; an idle one contributes 0)
-// and updates all slots. After a failed EndStep the state is wholly that before
-// it (step() tells), the observations are kept and nothing was lost.
+// one message, reduces it (every rank always joins; an idle one contributes 0),
+// updates all slots (the rule is in amax/update.h) and clears the observations.
+// After a failed EndStep the state is wholly that before it (step() tells), the
+// observations are kept and the step can be tried again. When one of several
+// groups fails, no slot of this rank is updated and the groups after it are not
+// joined. Nothing is allocated in a step.
 //
-// Freeze and EndStep are collective over each group. Freeze compares the
-// fingerprint of the recipe and of that group's slots, and fails on every rank,
-// naming the difference, when they are not equal.
+// Groups are named in the recipe (amax_reduction) and bound to communicators in
+// the options. Freeze joins every bound group once and compares the recipe and
+// that group's slots; when they differ, or one rank has an error of its own,
+// every rank of the group gets the text that says so. EndStep joins the groups
+// of the active phase in the order of their names. Every message carries a hash
+// of step, phase and scales: ranks that have drifted apart get DataLoss from
+// EndStep, and nothing is updated.
+//
+// Phases. EndStep ends step() and goes on to the next one; when that begins
+// another phase of the recipe, the phase comes into force at once. SetStep says
+// otherwise (a resumed job, steps that are not counted by EndStep). At a change
+// a slot keeps its scale and the newest amaxes of its window; margin, algorithm
+// and group count from the next update on. If the format changes, the scale is
+// made anew from the window at once, or, when that is empty, first_step decides
+// as for a new slot. A slot that is not `delayed` in a phase observes nothing,
+// contributes 0 and keeps scale and window for later.
 //
 // Example:
 //   SK_ASSIGN_OR_RETURN(Recipe recipe, Recipe::Load("delayed_hybrid"));
@@ -102,21 +118,29 @@ class RecipeState {
   absl::StatusOr<SlotId> AddSlot(absl::string_view module,
                                  absl::string_view name, Role role);
 
-  // Resolves, allocates, compares with the other ranks. Collective;
-  // synchronizes.
+  // Resolves, allocates, compares with the other ranks. Collective over every
+  // bound group; synchronizes. FailedPrecondition naming what differs, or a
+  // group that is not bound; Recipe::Resolve's errors. Can be called again
+  // after it failed.
   absl::Status Freeze();
 
-  // The program's step number for the coming step; switches phases. Called
-  // between steps; 0 before the first call.
+  // The program's number of the coming step, >= 0; switches phases. Between
+  // steps, or before Freeze; without effect and cheap within the same phase.
+  // Several calls between two updates have the effect of the last alone.
   absl::Status SetStep(int64_t step);
-  int64_t step() const;
+  int64_t step() const;  // 0 at first
 
   // Pack + reduce + Update. `skip_flag` (device word, may be null): non-zero on
-  // any rank of a group drops that group's observations on all of its ranks.
+  // any rank of a group drops that group's observations on all of its ranks
+  // (and raises no flag for them); unreduced slots follow this rank's word.
   absl::Status EndStep(Stream stream, const uint32_t* skip_flag = nullptr);
 
-  // The parts, for a stack that owns its collectives: for each group, reduce
-  // AmaxMessage(group) with uint32 max, then Update.
+  // The parts, for a stack that owns its collectives: Pack, reduce
+  // AmaxMessage(group) of each group with uint32 max, Update; observe nothing
+  // in between. A message's address is fixed from Freeze on, its count within a
+  // phase: the slots in arena order, then control words; nothing for a group
+  // without slots in this phase. Update's own flag must be the same on all
+  // ranks.
   absl::Status Pack(Stream stream, const uint32_t* skip_flag = nullptr);
   absl::StatusOr<AmaxMessageView> AmaxMessage(absl::string_view group);
   absl::Status Update(Stream stream, const uint32_t* skip_flag = nullptr);
@@ -124,13 +148,16 @@ class RecipeState {
   // can be tried again.
   absl::Status CancelPack();
 
-  // Back to the state before the last completed step (one level), so that the
-  // survivors of a lost rank all stand at the same step. Synchronizes.
+  // Back to the state before the last completed step (one level; counters and a
+  // change of phase since then included), so that the survivors of a lost rank
+  // all stand at the same step. What was observed since is dropped.
+  // Synchronizes.
   absl::Status RestorePrevious(Stream stream);
 
   // What the last steps could not report when they were enqueued; synchronizes.
-  // OutOfRange naming slots with a non-finite amax, DataLoss when the ranks of
-  // a group disagree, else the error of a failed step. Sticky until ClearFlags.
+  // DataLoss when the ranks of a group disagreed, else OutOfRange naming slots
+  // with a non-finite amax and in how many steps, else the error of the last
+  // step that failed. Sticky until ClearFlags.
   absl::Status Check(Stream stream) const;
   absl::StatusOr<std::vector<std::string>> NonFiniteSlots(Stream stream) const;
   absl::Status ClearFlags(Stream stream);
@@ -145,6 +172,9 @@ class RecipeState {
   std::vector<std::string> groups() const;
 
   size_t slot_count() const;
+  // The calls that return references end the process with a message on a slot
+  // or module that is not of this state, and before Freeze where that is
+  // required.
   const std::string& name(SlotId slot) const;  // "layers.0.fc1/input"
   // Of the active phase; after Freeze.
   const Policy& policy(SlotId slot) const;

@@ -246,7 +246,8 @@ SK_HOST_DEVICE inline void ChangeSlot(const ArenaView& arena, uint32_t slot,
   if (!next.enabled) return;
   const RingView ring = RingOf(arena, next);
   if (ring.words != old_ring.words) {
-    history = CopyNewest(old_ring, history, ring, /*start=*/0);
+    history =
+        CopyNewest(old_ring, history, ring, FirstPosition(slot, ring.len));
   }
   RebuildMaxima(ring, history);
   uint32_t selected = 0;
