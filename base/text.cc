@@ -1,6 +1,8 @@
 #include "base/text.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -29,6 +31,18 @@ size_t Utf8SequenceLength(absl::string_view text) {
   const bool surrogate = lead == 0xED && byte(1) > 0x9F;
   const bool too_large = lead == 0xF4 && byte(1) > 0x8F;
   return overlong || surrogate || too_large ? 0 : length;
+}
+
+template <typename T, typename Read>
+std::string Shortest(T value, int most_digits, Read read) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  std::string text;
+  for (int digits = 1; digits <= most_digits; ++digits) {
+    text = absl::StrFormat("%.*g", digits, value);
+    if (read(text.c_str()) == value) break;
+  }
+  return text;
 }
 
 }  // namespace
@@ -98,6 +112,16 @@ std::string Quoted(absl::string_view text) {
     }
   }
   return out + "\"";
+}
+
+std::string ShortestNumber(double value) {
+  return Shortest(value, 17,
+                  [](const char* text) { return std::strtod(text, nullptr); });
+}
+
+std::string ShortestNumber(float value) {
+  return Shortest(value, 9,
+                  [](const char* text) { return std::strtof(text, nullptr); });
 }
 
 size_t FirstInvalidUtf8(absl::string_view text) {

@@ -30,6 +30,10 @@ std::string DidYouMean(absl::string_view name,
 // that are not UTF-8 are escaped; backslashes (of patterns) stay as they are.
 std::string Quoted(absl::string_view text);
 
+// The fewest digits that read back as the same number; "inf", "-inf", "nan".
+std::string ShortestNumber(double value);
+std::string ShortestNumber(float value);
+
 // Offset of the first byte that is not part of valid UTF-8; text.size() when
 // all of it is.
 size_t FirstInvalidUtf8(absl::string_view text);

@@ -25,6 +25,17 @@ inline constexpr uint32_t kFloatMantissaMask = 0x007FFFFFu;
 inline constexpr float kFloatMax = 3.4028234663852886e38f;
 inline constexpr float kFloatMinNormal = 1.1754943508222875e-38f;  // 2^-126
 
+namespace internal {
+
+// `condition ? yes : no` on bits, without a branch.
+SK_HOST_DEVICE constexpr uint32_t Select(bool condition, uint32_t yes,
+                                         uint32_t no) {
+  const uint32_t mask = 0u - static_cast<uint32_t>(condition);
+  return (yes & mask) | (no & ~mask);
+}
+
+}  // namespace internal
+
 SK_HOST_DEVICE inline uint32_t BitsFromFloat(float value) {
   uint32_t bits = 0;
   std::memcpy(&bits, &value, sizeof(bits));
@@ -50,18 +61,20 @@ SK_HOST_DEVICE inline uint16_t BF16FromFloat(float value) {
   return static_cast<uint16_t>((bits + round) >> 16);
 }
 
+// Every case is computed and one is selected: loops around it vectorize.
 SK_HOST_DEVICE inline float FloatFromF16(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
   const uint32_t magnitude = half & 0x7FFFu;
-  if (magnitude >= 0x7C00u) {  // infinity or NaN
-    return FloatFromBits(sign | kFloatInfBits | ((magnitude & 0x3FFu) << 13));
-  }
-  if (magnitude >= 0x0400u) {  // normal: rebias the exponent, 15 -> 127
-    return FloatFromBits(sign | ((magnitude << 13) + (112u << 23)));
-  }
   // Subnormal: magnitude * 2^-24, exact in float32.
-  const float value = static_cast<float>(magnitude) * 5.9604644775390625e-8f;
-  return FloatFromBits(sign | BitsFromFloat(value));
+  const float subnormal = static_cast<float>(static_cast<int32_t>(magnitude)) *
+                          5.9604644775390625e-8f;
+  // Normal: rebias the exponent, 15 -> 127. Infinity and NaN keep theirs.
+  const uint32_t normal = (magnitude << 13) + (112u << 23);
+  const uint32_t special = (magnitude << 13) | kFloatInfBits;
+  uint32_t bits =
+      internal::Select(magnitude < 0x0400u, BitsFromFloat(subnormal), normal);
+  bits = internal::Select(magnitude >= 0x7C00u, special, bits);
+  return FloatFromBits(sign | bits);
 }
 
 SK_HOST_DEVICE inline uint16_t F16FromFloat(float value) {

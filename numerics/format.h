@@ -32,13 +32,6 @@ enum class Format { kE4M3, kE5M2, kE2M1 };
 
 namespace internal {
 
-// `condition ? yes : no` on bits, without a branch.
-SK_HOST_DEVICE constexpr uint32_t Select(bool condition, uint32_t yes,
-                                         uint32_t no) {
-  const uint32_t mask = 0u - static_cast<uint32_t>(condition);
-  return (yes & mask) | (no & ~mask);
-}
-
 // One sign bit, kExponentBits, kMantissaBits; the code kMaxCode is the largest
 // finite magnitude and the code kNanCode stands for NaN.
 template <int kExponentBits, int kMantissaBits, int kBias, uint32_t kMaxCode,

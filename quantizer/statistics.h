@@ -16,10 +16,12 @@
 namespace scalekeeper {
 
 struct Statistics {
-  int64_t count = 0;       // elements
-  int64_t nonzero = 0;     // x != 0; infinities and NaN are not zero
-  int64_t underflow = 0;   // x != 0 whose code is +-0
-  int64_t saturation = 0;  // |x| * scale > format max; infinities, never NaN
+  int64_t count = 0;      // elements
+  int64_t nonzero = 0;    // x != 0; infinities and NaN are not zero
+  int64_t underflow = 0;  // x != 0 whose code is +-0
+  // |x| * scale > format max, in float32: infinities, never NaN. A scale made
+  // from this tensor's amax can put that one element a rounding above the max.
+  int64_t saturation = 0;
   int64_t non_finite = 0;  // infinities and NaN
   uint32_t amax_bits = 0;  // max |x| as bits (numerics/amax.h)
   // Over finite elements, in double: x squared, and (x - x^) squared where x^

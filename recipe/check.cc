@@ -4,14 +4,13 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "base/text.h"
 #include "re2/re2.h"
-#include "recipe/print.h"
-#include "recipe/spec_fields.h"
+#include "recipe/field_limits.h"
 
 namespace scalekeeper {
 namespace {
 
-constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 constexpr char kScalings[] =
     "one of high_precision, delayed, current (rowwise, block, mxfp8, nvfp4, "
     "custom are not yet built)";
@@ -21,10 +20,7 @@ class Checker {
   explicit Checker(Faults& faults) : faults_(faults) {}
 
   void Check(const RecipeSpec& spec) {
-    if (spec.schema_version && *spec.schema_version != 1) {
-      faults_.Add("schema_version",
-                  absl::StrCat("got ", *spec.schema_version, ", want 1"));
-    }
+    Range("", "schema_version", spec.schema_version);
     Defaults(spec.defaults);
     Rules("", spec.rules);
     AmaxReduction("amax_reduction", spec.amax_reduction);
@@ -33,13 +29,14 @@ class Checker {
   }
 
  private:
-  void Range(const std::string& path, const std::optional<int64_t>& value,
-             int64_t low, int64_t high) {
-    if (!value || (*value >= low && *value <= high)) return;
-    faults_.Add(path,
-                high == kMaxInt64
-                    ? absl::StrCat("got ", *value, ", want >= ", low)
-                    : absl::StrCat("got ", *value, ", want ", low, "..", high));
+  // Whether the value is allowed; says so if not.
+  bool Range(const std::string& prefix, absl::string_view field,
+             const std::optional<int64_t>& value) {
+    const IntegerLimits limits = LimitsOf(field);
+    if (!value || limits.Allows(*value)) return true;
+    faults_.Add(absl::StrCat(prefix, field),
+                absl::StrCat("got ", *value, ", want ", limits.Want()));
+    return false;
   }
 
   void Defaults(const std::optional<RolePoliciesSpec>& defaults) {
@@ -100,9 +97,8 @@ class Checker {
   void CheckScaling(const std::string& path, const PolicySpec& policy,
                     const DelayedSpec& scaling) {
     Fp8Format(path, policy, "delayed");
-    Range(path + ".delayed.margin", scaling.margin, 0, 32);
-    Range(path + ".delayed.amax_history_len", scaling.amax_history_len, 1,
-          65536);
+    Range(path + ".delayed.", "margin", scaling.margin);
+    Range(path + ".delayed.", "amax_history_len", scaling.amax_history_len);
   }
 
   void CheckScaling(const std::string& path, const PolicySpec& policy,
@@ -114,7 +110,7 @@ class Checker {
                         (v == 0 || static_cast<float>(v) > 0);
       if (!fits) {
         faults_.Add(path + ".current.amax_epsilon",
-                    absl::StrCat("got ", ShortestDouble(v),
+                    absl::StrCat("got ", ShortestNumber(v),
                                  ", want a finite float32 >= 0"));
       }
     }
@@ -163,10 +159,11 @@ class Checker {
                      const std::optional<AmaxReductionSpec>& spec) {
     if (!spec || !spec->group) return;
     if (!spec->enabled.value_or(true)) {
-      faults_.Add(path + ".group",
-                  absl::StrCat("got \"", *spec->group,
-                               "\" beside enabled: false, where it has no "
-                               "effect, want no group"));
+      faults_.Add(
+          path + ".group",
+          absl::StrCat(
+              "got ", Quoted(*spec->group),
+              " beside enabled: false, where it has no effect, want no group"));
     } else if (spec->group->empty()) {
       faults_.Add(path + ".group", "got \"\", want a name");
     }
@@ -213,12 +210,12 @@ class Checker {
                   "got nothing, want a pattern whose one group captures the "
                   "layer's number");
     }
-    Range(path + ".first", layers.first, 0, kMaxInt64);
-    Range(path + ".last", layers.last, 0, kMaxInt64);
+    Range(path + ".", "first", layers.first);
+    Range(path + ".", "last", layers.last);
     if (layers.last_percent &&
         !(*layers.last_percent >= 0 && *layers.last_percent <= 100)) {
       faults_.Add(path + ".last_percent",
-                  absl::StrCat("got ", ShortestDouble(*layers.last_percent),
+                  absl::StrCat("got ", ShortestNumber(*layers.last_percent),
                                ", want 0..100"));
     }
     if (layers.last && layers.last_percent) {
@@ -238,12 +235,12 @@ class Checker {
     options.set_log_errors(false);
     const RE2 re(pattern, options);
     if (!re.ok()) {
-      faults_.Add(path, absl::StrCat("got \"", pattern,
-                                     "\", want an RE2 pattern: ", re.error()));
+      faults_.Add(path, absl::StrCat("got ", Quoted(pattern),
+                                     ", want an RE2 pattern: ", re.error()));
     } else if (by_layer && re.NumberOfCapturingGroups() != 1) {
       faults_.Add(path, absl::StrCat("got ", re.NumberOfCapturingGroups(),
-                                     " capturing groups in \"", pattern,
-                                     "\", want exactly 1, the layer's number "
+                                     " capturing groups in ", Quoted(pattern),
+                                     ", want exactly 1, the layer's number "
                                      "(others as (?:...))"));
     } else if (pattern.empty()) {
       faults_.Add(path, "got \"\", which matches no module, want a pattern");
@@ -258,8 +255,8 @@ class Checker {
       if (!phase.from_step) {
         faults_.Add(path + ".from_step", "got nothing, want a step >= 0");
       } else {
-        Range(path + ".from_step", phase.from_step, 0, kMaxInt64);
-        if (before && *phase.from_step <= *before && *phase.from_step >= 0) {
+        const bool in_range = Range(path + ".", "from_step", phase.from_step);
+        if (in_range && before && *phase.from_step <= *before) {
           faults_.Add(path + ".from_step",
                       absl::StrCat("got ", *phase.from_step, ", want > ",
                                    *before, " (that of the phase before)"));

@@ -3,13 +3,13 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/text.h"
 #include "numerics/scale.h"
-#include "recipe/print.h"
 
 namespace scalekeeper {
 namespace {
 
-std::string Quoted(absl::string_view text) {
+std::string TextFormatString(absl::string_view text) {
   return absl::StrCat("\"", absl::CHexEscape(text), "\"");
 }
 
@@ -57,7 +57,7 @@ class Lister {
     if (!in_recipe) Field(path, "set", false);
     Field(path + ".enabled", Text(policy.enabled), policy.enabled);
     if (policy.enabled) {
-      Field(path + ".group", Quoted(policy.group),
+      Field(path + ".group", TextFormatString(policy.group),
             policy.group == AmaxReductionPolicy().group);
     }
   }
@@ -73,13 +73,13 @@ class Lister {
       const Selector& s = rule.selector;
       if (s.by_layer) {
         const std::string path = rule.path + ".layers.";
-        Field(path + "pattern", Quoted(s.pattern), false);
+        Field(path + "pattern", TextFormatString(s.pattern), false);
         Field(path + "first", absl::StrCat(s.first), s.first == 0);
         Field(path + "last", absl::StrCat(s.last), s.last == 0);
-        Field(path + "last_percent", ShortestDouble(s.last_percent),
+        Field(path + "last_percent", ShortestNumber(s.last_percent),
               s.last_percent == 0);
       } else {
-        Field(rule.path + ".module", Quoted(s.pattern), false);
+        Field(rule.path + ".module", TextFormatString(s.pattern), false);
       }
       AllItems(rule.path + ".", rule.items);
       Field(rule.path + ".optional", Text(rule.optional), !rule.optional);
@@ -116,7 +116,7 @@ class Lister {
     } else if (policy.scaling == Scaling::kCurrent) {
       const CurrentOptions& v = policy.current;
       Field(path + "power_2_scale", Text(v.power_2_scale), !v.power_2_scale);
-      Field(path + "amax_epsilon", absl::StrFormat("%.9g", v.amax_epsilon),
+      Field(path + "amax_epsilon", ShortestNumber(v.amax_epsilon),
             v.amax_epsilon == 0);
     }
   }

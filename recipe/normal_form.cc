@@ -1,6 +1,6 @@
 #include "recipe/normal_form.h"
 
-#include <tuple>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 
@@ -103,6 +103,7 @@ void FillPolicies(const RolePoliciesSpec& own,
     if (const PolicySpec* policy = PolicyFor(own, role)) {
       out.policies[static_cast<size_t>(role)] = Complete(
           *policy, defaults ? PolicyFor(*defaults, role) : nullptr, role);
+      out.said_by_all[static_cast<size_t>(role)] = !Named(own, role);
     }
   }
 }
@@ -171,9 +172,23 @@ std::vector<NormalRule> RulesOf(const std::vector<RuleSpec>& specs,
 
 }  // namespace
 
-bool operator==(const Selector& a, const Selector& b) {
-  return std::tie(a.pattern, a.by_layer, a.first, a.last, a.last_percent) ==
-         std::tie(b.pattern, b.by_layer, b.first, b.last, b.last_percent);
+uint32_t ItemBits(const Items& items) {
+  uint32_t bits = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    bits |= static_cast<uint32_t>(items.policies[i].has_value()) << i;
+    bits |= static_cast<uint32_t>(items.gemms[i].has_value()) << (3 + i);
+  }
+  return bits | static_cast<uint32_t>(items.amax_reduction.has_value()) << 6;
+}
+
+std::string SelectorKey(const Selector& s) {
+  if (!s.by_layer) return absl::StrCat("module ", s.pattern);
+  return absl::StrCat("layers ", s.first, " ", s.last, " ", s.last_percent, " ",
+                      s.pattern);
+}
+
+bool SelectsAll(const Selector& selector) {
+  return !selector.by_layer && selector.pattern == ".*";
 }
 
 NormalRecipe Normalize(const RecipeSpec& spec, const SourceMap& source) {
@@ -222,11 +237,26 @@ std::array<Role, 2> Operands(Gemm gemm) {
     case Gemm::kFprop:
       return {Role::kInput, Role::kWeight};
     case Gemm::kDgrad:
-      return {Role::kGrad, Role::kWeight};
+      return {Role::kWeight, Role::kGrad};
     case Gemm::kWgrad:
       break;
   }
-  return {Role::kGrad, Role::kInput};
+  return {Role::kInput, Role::kGrad};
+}
+
+bool IsE5M2(const Policy& policy) {
+  return policy.scaling != Scaling::kHighPrecision &&
+         policy.format == Format::kE5M2;
+}
+
+void AddOperandFault(Gemm gemm, const Giver& a, const Giver& b,
+                     absl::string_view whom, Faults& faults) {
+  const auto [role, other] = Operands(gemm);
+  faults.Add(
+      absl::StrCat(*a.path, ".", a.by_all ? "all" : Name(role), ".format"),
+      absl::StrCat("got E5M2 for ", Name(role), whom, " while ", Name(other),
+                   " is E5M2 too (", *b.origin,
+                   "), want at most one E5M2 operand in ", Name(gemm)));
 }
 
 }  // namespace scalekeeper

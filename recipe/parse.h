@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,6 +21,9 @@ inline constexpr size_t kMaxRecipeBytes = size_t{4} << 20;
 struct ParsedRecipe {
   RecipeSpec spec;
   SourceMap source;
+  // Faults that only the text shows, to be reported with those of the values:
+  // field path and message.
+  std::vector<std::pair<std::string, std::string>> faults;
 };
 
 // InvalidArgument with the one syntax fault, "file:line:column: error: ...".

@@ -19,7 +19,7 @@ PatternSet::PatternSet(const std::vector<std::string>& patterns) {
   }
   // The automaton of all patterns together is built lazily; with little memory
   // it would be thrown away and built again and again.
-  options.set_max_mem(int64_t{256} << 20);
+  options.set_max_mem(int64_t{64} << 20);
   set_ = std::make_unique<re2::RE2::Set>(options, re2::RE2::ANCHOR_BOTH);
   for (const std::string& pattern : patterns) set_->Add(pattern, nullptr);
   if (patterns.empty() || !set_->Compile()) set_.reset();

@@ -1,7 +1,7 @@
 #include "recipe/policy.h"
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "base/text.h"
 
 namespace scalekeeper {
 
@@ -157,7 +157,7 @@ std::string Describe(const Policy& policy) {
     absl::StrAppend(
         &text,
         " power_2_scale=", policy.current.power_2_scale ? "true" : "false",
-        absl::StrFormat(" amax_epsilon=%.9g", policy.current.amax_epsilon));
+        " amax_epsilon=", ShortestNumber(policy.current.amax_epsilon));
   }
   return text;
 }

@@ -2,13 +2,11 @@
 // line, fields as written (an explicit default stays explicit).
 #include "recipe/print.h"
 
-#include <cmath>
-#include <cstdlib>
 #include <type_traits>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "base/text.h"
 #include "recipe/spec_fields.h"
 
 namespace scalekeeper {
@@ -28,7 +26,7 @@ class Printer {
     } else if constexpr (std::is_same_v<T, int64_t>) {
       Scalar(name, absl::StrCat(*value));
     } else if constexpr (std::is_same_v<T, double>) {
-      Scalar(name, ShortestDouble(*value));
+      Scalar(name, ShortestNumber(*value));
     } else if constexpr (std::is_same_v<T, std::string>) {
       Scalar(name, absl::StrCat("\"", absl::CHexEscape(*value), "\""));
     } else {
@@ -78,16 +76,6 @@ class Printer {
 };
 
 }  // namespace
-
-std::string ShortestDouble(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  for (int digits = 1; digits < 17; ++digits) {
-    const std::string text = absl::StrFormat("%.*g", digits, value);
-    if (std::strtod(text.c_str(), nullptr) == value) return text;
-  }
-  return absl::StrFormat("%.17g", value);
-}
 
 std::string PrintSpec(const RecipeSpec& spec) {
   std::string text;

@@ -11,9 +11,6 @@ namespace scalekeeper {
 // Text that parses into an equal spec.
 std::string PrintSpec(const RecipeSpec& spec);
 
-// The fewest digits that read back as the same double; "inf", "-inf", "nan".
-std::string ShortestDouble(double value);
-
 }  // namespace scalekeeper
 
 #endif  // SCALEKEEPER_RECIPE_PRINT_H_

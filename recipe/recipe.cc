@@ -47,19 +47,23 @@ absl::StatusOr<Recipe> Recipe::Parse(absl::string_view text,
   auto rep = std::make_shared<Rep>();
   rep->spec = std::move(parsed.spec);
   rep->source = std::move(parsed.source);
-  return Build(std::move(rep));
+  Faults faults(rep->source);
+  for (const auto& [path, message] : parsed.faults) faults.Add(path, message);
+  return Build(std::move(rep), std::move(faults));
 }
 
 absl::StatusOr<Recipe> Recipe::Create(const RecipeSpec& spec) {
   auto rep = std::make_shared<Rep>();
   rep->spec = spec;
-  return Build(std::move(rep));
+  Faults faults(rep->source);
+  return Build(std::move(rep), std::move(faults));
 }
 
-absl::StatusOr<Recipe> Recipe::Build(std::shared_ptr<Rep> rep) {
-  Faults faults(rep->source);
+absl::StatusOr<Recipe> Recipe::Build(std::shared_ptr<Rep> rep, Faults faults) {
   CheckSpec(rep->spec, faults);
   rep->normal = Normalize(rep->spec, rep->source);
+  CheckHiddenRules(rep->normal, faults);
+  CheckOperandFormats(rep->normal, faults);
   SK_RETURN_IF_ERROR(faults.ToStatus());
   rep->name = rep->spec.name.value_or("");
   rep->description = rep->spec.description.value_or("");
@@ -100,7 +104,14 @@ int Recipe::ActivePhase(int64_t step) const {
 
 absl::StatusOr<ResolvedModules> Recipe::Resolve(
     absl::Span<const std::string> modules) const {
-  return ResolveModules(rep_->normal, rep_->source, rep_->active, modules);
+  return ResolveModules(rep_->normal, rep_->source, rep_->active, modules,
+                        IdleRules::kFault);
+}
+
+absl::StatusOr<ResolvedModules> Recipe::ResolveSome(
+    absl::Span<const std::string> modules) const {
+  return ResolveModules(rep_->normal, rep_->source, rep_->active, modules,
+                        IdleRules::kAllowed);
 }
 
 std::string Recipe::ToString() const { return PrintSpec(rep_->spec); }

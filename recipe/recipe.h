@@ -19,11 +19,12 @@
 //   SK_ASSIGN_OR_RETURN(Recipe recipe, Recipe::Load("delayed_hybrid"));
 //   SK_ASSIGN_OR_RETURN(ResolvedModules modules,
 //                       recipe.Resolve({"layers.0.fc1", "head"}));
-//   const Policy& w = modules.at(/*phase=*/0,
-//   /*module=*/1).policy(Role::kWeight); Recipe::Parse("defaults { all {
-//   delayed { margin: -1 } } }", "r.textproto");
-//       // r.textproto:1:27: error: defaults.all.delayed.margin: got -1, want
-//       0..32
+//   const Policy& w = modules.at(/*phase=*/0, /*module=*/1)
+//                         .policy(Role::kWeight);
+//   Recipe::Parse("defaults { all { delayed { margin: -1 } } }",
+//   "r.textproto");
+//       // InvalidArgument: r.textproto:1:28: error:
+//       //     defaults.all.delayed.margin: got -1, want 0..32
 #ifndef SCALEKEEPER_RECIPE_RECIPE_H_
 #define SCALEKEEPER_RECIPE_RECIPE_H_
 
@@ -40,6 +41,8 @@
 #include "recipe/spec.h"
 
 namespace scalekeeper {
+
+class Faults;
 
 class Recipe {
  public:
@@ -58,8 +61,10 @@ class Recipe {
   const std::string& name() const;
   const std::string& description() const;
 
-  // Phases in order, as their from_step; phase 0 is what holds before the first
-  // `phase` (from step 0 when the recipe has none). Never empty.
+  // What can be active, in order, as the steps from which it is; the first is
+  // 0. When the recipe has no `phase` that starts at step 0, phase 0 is the
+  // recipe without any phase. (Hence an index here is not that of the text's
+  // `phase[i]`.)
   absl::Span<const int64_t> phase_from_steps() const;
   // Index into phase_from_steps() of the phase that is active at `step` >= 0.
   int ActivePhase(int64_t step) const;
@@ -69,6 +74,12 @@ class Recipe {
   // `optional`), a rule whose modules' items are all taken by earlier rules,
   // two E5M2 operands in one GEMM.
   absl::StatusOr<ResolvedModules> Resolve(
+      absl::Span<const std::string> modules) const;
+
+  // As Resolve, for some of a model's modules, as a tool has them that looks at
+  // one: a rule without effect on these is no fault. Rules by layer see no
+  // other layers than those of these names.
+  absl::StatusOr<ResolvedModules> ResolveSome(
       absl::Span<const std::string> modules) const;
 
   // Canonical text: loads again to an equal recipe.
@@ -85,7 +96,7 @@ class Recipe {
 
  private:
   struct Rep;
-  static absl::StatusOr<Recipe> Build(std::shared_ptr<Rep> rep);
+  static absl::StatusOr<Recipe> Build(std::shared_ptr<Rep> rep, Faults faults);
   explicit Recipe(std::shared_ptr<const Rep> rep);
   std::shared_ptr<const Rep> rep_;
 };

@@ -7,26 +7,29 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <tuple>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "base/text.h"
+#include "recipe/nearest_module.h"
 #include "recipe/pattern_set.h"
 
 namespace scalekeeper {
 namespace {
 
-// Who gives an item.
-struct Giver {
-  const std::string* path;    // "rule[1]"
-  const std::string* origin;  // as shown to people
-};
-
 class Resolver {
  public:
   Resolver(const NormalRecipe& recipe, const SourceMap& source,
            const std::vector<int>& active,
-           absl::Span<const std::string> modules)
-      : recipe_(recipe), active_(active), modules_(modules), faults_(source) {}
+           absl::Span<const std::string> modules, IdleRules idle_rules)
+      : recipe_(recipe),
+        source_(source),
+        active_(active),
+        modules_(modules),
+        idle_rules_(idle_rules),
+        faults_(source) {}
 
   absl::StatusOr<ResolvedModules> Run() {
     if (absl::Status status = CheckNames(); !status.ok()) return status;
@@ -34,7 +37,7 @@ class Resolver {
     MatchModules();
     if (faults_.empty()) ClassifyModules();
     if (!faults_.empty()) return faults_.ToStatus();
-    CheckRulesHaveEffect();
+    if (idle_rules_ == IdleRules::kFault) CheckRulesHaveEffect();
     std::vector<std::vector<uint32_t>> index;
     for (size_t phase = 0; phase < active_.size(); ++phase) {
       const auto offset = static_cast<uint32_t>(distinct_.size());
@@ -75,7 +78,7 @@ class Resolver {
       const auto [at, inserted] = seen.emplace(modules_[i], i);
       if (!inserted && !modules_[i].empty()) {
         absl::StrAppend(&text, text.empty() ? "" : "\n", "modules[", i,
-                        "]: got \"", modules_[i], "\", which modules[",
+                        "]: got ", Quoted(modules_[i]), ", which modules[",
                         at->second, "] is already called, want unique names");
       }
     }
@@ -132,9 +135,10 @@ class Resolver {
           for (uint32_t rule : rules_of_[p]) {
             if (rules_[rule].rule->selector.by_layer) {
               faults_.Add(rules_[rule].rule->path + ".layers.pattern",
-                          absl::StrCat("got no layer number from module \"",
-                                       modules_[m], "\" with \"", patterns_[p],
-                                       "\", want digits in its group"));
+                          absl::StrCat("got no layer number from module ",
+                                       Quoted(modules_[m]), " with ",
+                                       Quoted(patterns_[p]),
+                                       ", want digits in its group"));
             }
           }
           by_layer[p] = false;  // one fault per pattern is enough
@@ -190,16 +194,6 @@ class Resolver {
     }
   }
 
-  // The items of a rule as bits: three roles, three GEMMs, amax_reduction.
-  static uint32_t ItemBits(const Items& items) {
-    uint32_t bits = 0;
-    for (size_t i = 0; i < 3; ++i) {
-      bits |= static_cast<uint32_t>(items.policies[i].has_value()) << i;
-      bits |= static_cast<uint32_t>(items.gemms[i].has_value()) << (3 + i);
-    }
-    return bits | static_cast<uint32_t>(items.amax_reduction.has_value()) << 6;
-  }
-
   void CheckRulesHaveEffect() {
     for (const Class& c : classes_) {
       uint32_t taken = 0;
@@ -215,115 +209,120 @@ class Resolver {
         state.matches = true;
       }
     }
+    size_t comparisons = 200000;
     for (const RuleState& state : rules_) {
       const NormalRule& rule = *state.rule;
       if (!state.matches) {
-        const std::string message =
-            absl::StrCat("\"", rule.selector.pattern, "\" matches none of ",
-                         modules_.size(), " modules");
+        const std::string path =
+            rule.path +
+            (rule.selector.by_layer ? ".layers.pattern" : ".module");
+        const std::string nearest =
+            NearestModule(rule.selector.pattern, modules_, comparisons);
+        const std::string message = absl::StrCat(
+            "got ", Quoted(rule.selector.pattern), ", which matches none of ",
+            modules_.size(), " modules",
+            nearest.empty() ? ""
+                            : absl::StrCat(", nearest is ", Quoted(nearest)));
         if (rule.optional) {
-          warnings_.push_back(absl::StrCat(rule.origin, ": ", message));
+          warnings_.push_back(
+              absl::StrCat(FaultPrefix(source_.file, source_.Find(path)),
+                           "warning: ", path, ": ", message));
         } else {
-          faults_.Add(rule.path + (rule.selector.by_layer ? ".layers.pattern"
-                                                          : ".module"),
-                      message);
+          faults_.Add(
+              path, absl::StrCat(message, ", want a match or optional: true"));
         }
       } else if (!state.gives) {
         faults_.Add(rule.path,
                     absl::StrCat("never applies: earlier rules set all its "
-                                 "items for every module that it matches (\"",
-                                 state.example, "\")"));
+                                 "items for every module that it matches (as ",
+                                 Quoted(state.example),
+                                 "), want it before them or removed"));
       }
+    }
+  }
+
+  // Who says what in a message, as shown to people.
+  struct Names {
+    const std::string* path;
+    const std::string* policy;
+    const std::string* gemm;
+    const std::string* reduction;
+  };
+
+  // Gives the items that are still open.
+  void Take(const Items& items, const Names& names, ResolvedModule& out) {
+    for (size_t i = 0; i < 3; ++i) {
+      if (items.policies[i] && out.policy_origins[i].empty()) {
+        out.policies[i] = *items.policies[i];
+        out.policy_origins[i] = *names.policy;
+        givers_[i] = {names.path, names.policy, items.said_by_all[i]};
+      }
+      if (items.gemms[i] && out.gemm_origins[i].empty()) {
+        out.gemms[i] = *items.gemms[i];
+        out.gemm_origins[i] = *names.gemm;
+      }
+    }
+    if (items.amax_reduction && out.amax_reduction_origin.empty()) {
+      out.amax_reduction = *items.amax_reduction;
+      out.amax_reduction_origin = *names.reduction;
+    }
+  }
+
+  void TakeRules(size_t list, const Class& c, ResolvedModule& out) {
+    for (uint32_t index : c.rules) {
+      if (rules_[index].list != list) continue;
+      const NormalRule& rule = *rules_[index].rule;
+      Take(rule.items, {&rule.path, &rule.origin, &rule.origin, &rule.origin},
+           out);
     }
   }
 
   // Appends to distinct_ what the class gets while phase `active` holds.
   void ResolveClass(int active, const Class& c) {
-    static const std::string* const kDefaults = new std::string("defaults");
-    static const std::string* const kBuiltIn = new std::string("built-in");
-    static const std::string* const kMatmul = new std::string("matmul");
-    static const std::string* const kReduction =
-        new std::string("amax_reduction");
     ResolvedModule& out = distinct_.emplace_back();
-    givers_ = {};
-    const auto take = [&](const Items& items, const Giver& policy,
-                          const Giver& gemm, const Giver& reduction) {
-      for (size_t i = 0; i < 3; ++i) {
-        if (items.policies[i] && givers_.policies[i].path == nullptr) {
-          out.policies[i] = *items.policies[i];
-          givers_.policies[i] = policy;
-          out.policy_origins[i] = *policy.origin;
-        }
-        if (items.gemms[i] && givers_.gemms[i].path == nullptr) {
-          out.gemms[i] = *items.gemms[i];
-          givers_.gemms[i] = gemm;
-          out.gemm_origins[i] = *gemm.origin;
-        }
-      }
-      if (items.amax_reduction && givers_.reduction.path == nullptr) {
-        out.amax_reduction = *items.amax_reduction;
-        givers_.reduction = reduction;
-        out.amax_reduction_origin = *reduction.origin;
-      }
-    };
-    const auto take_rules = [&](size_t list) {
-      for (uint32_t index : c.rules) {
-        const RuleState& state = rules_[index];
-        if (state.list != list) continue;
-        const Giver giver = {&state.rule->path, &state.rule->origin};
-        take(state.rule->items, giver, giver, giver);
-      }
-    };
+    const NormalPhase* phase = nullptr;
     if (active >= 0) {
-      const NormalPhase& phase = recipe_.phases[static_cast<size_t>(active)];
-      take_rules(static_cast<size_t>(active) + 1);
-      const Giver giver = {&phase.path, &phase.path};
-      take(phase.items, giver, giver, giver);
+      phase = &recipe_.phases[static_cast<size_t>(active)];
+      TakeRules(static_cast<size_t>(active) + 1, c, out);
+      Take(phase->items,
+           {&phase->path, &phase->path, &phase->path, &phase->path}, out);
     }
-    take_rules(0);
-    take(recipe_.set_by_recipe, {kDefaults, kDefaults}, {kMatmul, kMatmul},
-         {kReduction, kReduction});
-    take(recipe_.defaults, {kDefaults, kDefaults}, {kBuiltIn, kBuiltIn},
-         {kBuiltIn, kBuiltIn});
-    CheckOperands(active, c, out);
+    TakeRules(0, c, out);
+    Take(recipe_.set_by_recipe,
+         {&kDefaults, &kDefaults, &kMatmul, &kAmaxReduction}, out);
+    Take(recipe_.defaults, {&kDefaults, &kDefaults, &kBuiltIn, &kBuiltIn}, out);
+    CheckOperands(phase, c, out);
   }
 
-  void CheckOperands(int active, const Class& c, const ResolvedModule& out) {
-    const auto is_e5m2 = [&](Role role) {
-      const Policy& policy = out.policy(role);
-      return policy.scaling != Scaling::kHighPrecision &&
-             policy.format == Format::kE5M2;
-    };
+  void CheckOperands(const NormalPhase* phase, const Class& c,
+                     const ResolvedModule& out) {
     for (Gemm gemm : kGemms) {
       const auto [a, b] = Operands(gemm);
-      if (out.gemm(gemm).high_precision || !is_e5m2(a) || !is_e5m2(b)) continue;
-      faults_.Add(
-          absl::StrCat(*givers_.policies[static_cast<size_t>(a)].path, ".",
-                       Name(a)),
-          absl::StrCat(
-              "got E5M2 for module \"", c.example, "\"",
-              active < 0
-                  ? ""
-                  : absl::StrCat(
-                        " in ",
-                        recipe_.phases[static_cast<size_t>(active)].path),
-              ", whose ", Name(b), " is E5M2 too (",
-              out.policy_origins[static_cast<size_t>(b)],
-              "), want at most "
-              "one E5M2 operand in ",
-              Name(gemm)));
+      if (out.gemm(gemm).high_precision || !IsE5M2(out.policy(a)) ||
+          !IsE5M2(out.policy(b))) {
+        continue;
+      }
+      const Giver& giver_a = givers_[static_cast<size_t>(a)];
+      const Giver& giver_b = givers_[static_cast<size_t>(b)];
+      if (!reported_.emplace(gemm, giver_a.path, giver_b.path).second) continue;
+      AddOperandFault(gemm, giver_a, giver_b,
+                      absl::StrCat(" of module ", Quoted(c.example),
+                                   phase == nullptr ? "" : " in ",
+                                   phase == nullptr ? "" : phase->path),
+                      faults_);
     }
   }
 
-  struct Givers {
-    std::array<Giver, 3> policies = {};
-    std::array<Giver, 3> gemms = {};
-    Giver reduction = {};
-  };
+  const std::string kDefaults = "defaults";
+  const std::string kBuiltIn = "built-in";
+  const std::string kMatmul = "matmul";
+  const std::string kAmaxReduction = "amax_reduction";
 
   const NormalRecipe& recipe_;
+  const SourceMap& source_;
   const std::vector<int>& active_;
   const absl::Span<const std::string> modules_;
+  const IdleRules idle_rules_;
   Faults faults_;
 
   std::vector<RuleState> rules_;
@@ -337,15 +336,18 @@ class Resolver {
   std::vector<uint32_t> class_of_;  // by module
   std::vector<ResolvedModule> distinct_;
   std::vector<std::string> warnings_;
-  Givers givers_;  // of the class that is being resolved
+  std::array<Giver, 3> givers_;  // by Role, of the class being resolved
+  // Pairs of E5M2 operands that faults_ has already.
+  std::set<std::tuple<Gemm, const std::string*, const std::string*>> reported_;
 };
 
 }  // namespace
 
 absl::StatusOr<ResolvedModules> ResolveModules(
     const NormalRecipe& recipe, const SourceMap& source,
-    const std::vector<int>& active, absl::Span<const std::string> modules) {
-  return Resolver(recipe, source, active, modules).Run();
+    const std::vector<int>& active, absl::Span<const std::string> modules,
+    IdleRules idle_rules) {
+  return Resolver(recipe, source, active, modules, idle_rules).Run();
 }
 
 }  // namespace scalekeeper

@@ -13,11 +13,15 @@
 
 namespace scalekeeper {
 
+// What a rule is that has no effect on the modules.
+enum class IdleRules { kFault, kAllowed };
+
 // `active` lists the phases to resolve: indices into recipe.phases, -1 for
 // "no phase". One phase of the result per entry.
 absl::StatusOr<ResolvedModules> ResolveModules(
     const NormalRecipe& recipe, const SourceMap& source,
-    const std::vector<int>& active, absl::Span<const std::string> modules);
+    const std::vector<int>& active, absl::Span<const std::string> modules,
+    IdleRules idle_rules);
 
 }  // namespace scalekeeper
 

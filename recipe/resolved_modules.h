@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "recipe/policy.h"
@@ -17,7 +18,8 @@ namespace scalekeeper {
 
 // Everything that one module gets in one phase. `origin` strings say who gave
 // the item: "defaults", "rule[1] (recipe.textproto:7:1)", "phase[0]",
-// "phase[0].rule[2] (...)", "built-in" for items that nothing sets.
+// "phase[0].rule[2] (...)", "matmul" and "amax_reduction" for the recipe's own,
+// "built-in" for items that nothing sets.
 struct ResolvedModule {
   std::array<Policy, 3> policies;  // by Role
   std::array<std::string, 3> policy_origins;
@@ -48,7 +50,7 @@ class ResolvedModules {
   const ResolvedModule& at(int phase, size_t module) const {
     return distinct_[index_[static_cast<size_t>(phase)][module]];
   }
-  // Not errors: an `optional` rule that matches no module.
+  // Not errors, one line each: an `optional` rule that matches no module.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 
 namespace scalekeeper {
 
@@ -32,8 +34,11 @@ std::string FaultPrefix(absl::string_view file, SourcePosition position) {
 
 void Faults::Add(absl::string_view path, absl::string_view message) {
   const SourcePosition position = source_.Find(path);
-  faults_.push_back({position, absl::StrCat(FaultPrefix(source_.file, position),
-                                            "error: ", path, ": ", message)});
+  std::string line = absl::StrCat(FaultPrefix(source_.file, position),
+                                  "error: ", path, ": ", message);
+  // A fault is one line, whatever text of the recipe it quotes.
+  absl::StrReplaceAll({{"\n", "\\n"}, {"\r", "\\r"}}, &line);
+  faults_.push_back({position, std::move(line)});
 }
 
 absl::Status Faults::ToStatus() const {

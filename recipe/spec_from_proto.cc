@@ -4,8 +4,11 @@
 #include <type_traits>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "recipe/spec_fields.h"
+#include "recipe/syntax_fault.h"
+#include "recipe/text_trail.h"
 
 namespace scalekeeper {
 namespace {
@@ -32,13 +35,13 @@ E EnumFromName(absl::string_view name) {
 class Reader {
  public:
   Reader(const Message& message, const TextFormat::ParseInfoTree* locations,
-         std::string prefix, const SourceText& text, SourceMap& source)
+         std::string prefix, const SourceText& text, ParsedRecipe& parsed)
       : message_(message),
         reflection_(*message.GetReflection()),
         locations_(locations),
         prefix_(std::move(prefix)),
         text_(text),
-        source_(source) {}
+        parsed_(parsed) {}
 
   template <typename T>
   void operator()(const char* name, std::optional<T>& out) {
@@ -104,8 +107,21 @@ class Reader {
   void Note(const FieldDescriptor* field, int index, absl::string_view name) {
     if (locations_ == nullptr) return;
     const TextFormat::ParseLocation at = locations_->GetLocation(field, index);
-    source_.positions[absl::StrCat(prefix_, name)] =
-        text_.Position(text_.Offset(at.line, at.column));
+    const size_t offset = text_.Offset(at.line, at.column);
+    const std::string path = absl::StrCat(prefix_, name);
+    if (field->enum_type() != nullptr) CheckNamed(*field, path, offset);
+    parsed_.source.positions[path] = text_.Position(offset);
+  }
+
+  // The parser takes enum values by number too; a recipe must name them.
+  void CheckNamed(const FieldDescriptor& field, const std::string& path,
+                  size_t offset) {
+    const TextToken value = ValueToken(text_.text(), offset);
+    if (absl::ascii_isdigit(static_cast<unsigned char>(value.text[0]))) {
+      parsed_.faults.emplace_back(
+          path,
+          absl::StrCat("got ", value.text, ", want ", WantedValues(field)));
+    }
   }
 
   template <typename Spec>
@@ -115,7 +131,7 @@ class Reader {
                   locations_ == nullptr
                       ? nullptr
                       : locations_->GetTreeForNested(field, index),
-                  absl::StrCat(prefix_, name, "."), text_, source_);
+                  absl::StrCat(prefix_, name, "."), text_, parsed_);
     FieldsOf<Spec>::Visit(out, reader);
   }
 
@@ -124,7 +140,7 @@ class Reader {
   const TextFormat::ParseInfoTree* locations_;
   const std::string prefix_;
   const SourceText& text_;
-  SourceMap& source_;
+  ParsedRecipe& parsed_;
 };
 
 }  // namespace
@@ -133,7 +149,7 @@ ParsedRecipe SpecFromProto(const proto::Recipe& message,
                            const TextFormat::ParseInfoTree& locations,
                            const SourceText& text) {
   ParsedRecipe parsed;
-  Reader reader(message, &locations, "", text, parsed.source);
+  Reader reader(message, &locations, "", text, parsed);
   FieldsOf<RecipeSpec>::Visit(parsed.spec, reader);
   return parsed;
 }

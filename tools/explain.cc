@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/text.h"
 #include "recipe/recipe.h"
 #include "tools/command.h"
 #include "tools/commands.h"
@@ -63,7 +64,7 @@ std::string PolicyJson(const Policy& policy, const std::string& origin) {
   } else if (policy.scaling == Scaling::kCurrent) {
     absl::StrAppend(
         &text, ", \"power_2_scale\": ", Text(policy.current.power_2_scale),
-        ", \"amax_epsilon\": ", JsonNumber(policy.current.amax_epsilon));
+        ", \"amax_epsilon\": ", ShortestNumber(policy.current.amax_epsilon));
   }
   return absl::StrCat(text, ", \"from\": ", JsonString(origin), "}");
 }

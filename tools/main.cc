@@ -1,4 +1,5 @@
 // The program `scalekeeper`.
+#include <cerrno>
 #include <csignal>
 #include <iostream>
 #include <string>
@@ -11,7 +12,12 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::ios::sync_with_stdio(false);
   const std::vector<std::string> args(argv + (argc > 0 ? 1 : 0), argv + argc);
+  errno = 0;
   const int exit_code = scalekeeper::RunScalekeeper(args, std::cout, std::cerr);
   std::cout.flush();
+  if (std::cout.fail() && errno != EPIPE) {
+    std::cerr << "scalekeeper: standard output cannot be written\n";
+    return scalekeeper::kExitTrouble;
+  }
   return exit_code;
 }

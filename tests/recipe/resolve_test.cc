@@ -1,0 +1,453 @@
+// What modules get: precedence, inheritance, phases, layers, and the checks
+// that need module names.
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "recipe/recipe.h"
+#include "tests/testing/status_matchers.h"
+
+namespace scalekeeper {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// The recipe must be valid.
+Recipe Make(const std::string& text) {
+  absl::StatusOr<Recipe> recipe = Recipe::Parse(text, "r.textproto");
+  EXPECT_THAT(recipe, IsOk());
+  return *recipe;
+}
+
+ResolvedModules Resolve(const std::string& text,
+                        const std::vector<std::string>& modules) {
+  absl::StatusOr<ResolvedModules> resolved = Make(text).Resolve(modules);
+  EXPECT_THAT(resolved, IsOk());
+  return *resolved;
+}
+
+std::string Get(const ResolvedModules& resolved, int phase, size_t module,
+                Role role) {
+  return Describe(resolved.at(phase, module).policy(role));
+}
+
+constexpr char kDelayedE4M3[] =
+    "delayed E4M3 margin=0 amax_history_len=1024 amax_compute_algo=MAX "
+    "non_finite_amax=SKIP first_step=MEASURE";
+constexpr char kDelayedE5M2[] =
+    "delayed E5M2 margin=0 amax_history_len=1024 amax_compute_algo=MAX "
+    "non_finite_amax=SKIP first_step=MEASURE";
+constexpr char kBF16[] = "high_precision dtype=BF16";
+
+// M3: what is unset has the documented default.
+TEST(ResolveTest, M3EverythingUnsetHasTheDocumentedDefault) {
+  const ResolvedModules r = Resolve("defaults { all { delayed {} } }", {"m"});
+  const ResolvedModule& m = r.at(0, 0);
+  EXPECT_EQ(Describe(m.policy(Role::kInput)), kDelayedE4M3);
+  EXPECT_EQ(Describe(m.policy(Role::kWeight)), kDelayedE4M3);
+  EXPECT_EQ(Describe(m.policy(Role::kGrad)), kDelayedE5M2);
+  EXPECT_TRUE(m.gemm(Gemm::kFprop).fast_accum);
+  EXPECT_FALSE(m.gemm(Gemm::kDgrad).fast_accum);
+  EXPECT_FALSE(m.gemm(Gemm::kWgrad).fast_accum);
+  EXPECT_FALSE(m.gemm(Gemm::kFprop).high_precision);
+  EXPECT_TRUE(m.amax_reduction.enabled);
+  EXPECT_EQ(m.amax_reduction.group, "default");
+  EXPECT_THAT(m.policy_origins,
+              ElementsAre("defaults", "defaults", "defaults"));
+  EXPECT_THAT(m.gemm_origins, ElementsAre("built-in", "built-in", "built-in"));
+  EXPECT_EQ(m.amax_reduction_origin, "built-in");
+}
+
+TEST(ResolveTest, M3ReductionThatIsOffHasNoGroup) {
+  const ResolvedModules r = Resolve(
+      "defaults { all { delayed {} } } amax_reduction { enabled: false }",
+      {"m"});
+  EXPECT_FALSE(r.at(0, 0).amax_reduction.enabled);
+  EXPECT_EQ(r.at(0, 0).amax_reduction.group, "");
+  EXPECT_EQ(r.at(0, 0).amax_reduction_origin, "amax_reduction");
+}
+
+// B13: HYBRID means E4M3 forward, E5M2 backward; E4M3 for all means all.
+TEST(ResolveTest, B13FormatPerRole) {
+  for (const char* preset : {"delayed_hybrid", "delayed_e4m3"}) {
+    absl::StatusOr<Recipe> recipe = Recipe::Load(preset);
+    ASSERT_THAT(recipe, IsOk());
+    absl::StatusOr<ResolvedModules> r = recipe->Resolve({"m"});
+    ASSERT_THAT(r, IsOk());
+    EXPECT_EQ(r->at(0, 0).policy(Role::kInput).format, Format::kE4M3);
+    EXPECT_EQ(r->at(0, 0).policy(Role::kWeight).format, Format::kE4M3);
+    EXPECT_EQ(r->at(0, 0).policy(Role::kGrad).format,
+              std::string(preset) == "delayed_hybrid" ? Format::kE5M2
+                                                      : Format::kE4M3);
+  }
+}
+
+// B9: amax_epsilon belongs to the policy that names it, to no other.
+TEST(ResolveTest, B9EpsilonStaysWithItsPolicy) {
+  const ResolvedModules r = Resolve(
+      "defaults { input { current { amax_epsilon: 1e-4 } } weight { current {} "
+      "} grad { delayed {} } }\n"
+      "rule { module: \"b\" weight { current { power_2_scale: true } } input { "
+      "delayed {} } }",
+      {"a", "b"});
+  EXPECT_EQ(r.at(0, 0).policy(Role::kInput).current.amax_epsilon, 1e-4f);
+  EXPECT_EQ(r.at(0, 0).policy(Role::kWeight).current.amax_epsilon, 0.0f);
+  EXPECT_EQ(r.at(0, 0).policy(Role::kGrad).current.amax_epsilon, 0.0f);
+  EXPECT_EQ(Get(r, 0, 1, Role::kWeight),
+            "current E4M3 power_2_scale=true amax_epsilon=0");
+  EXPECT_EQ(Get(r, 0, 1, Role::kInput), kDelayedE4M3);
+}
+
+// M9: the first rule that matches wins.
+TEST(ResolveTest, M9SpecialRuleBeforeGeneralOne) {
+  const ResolvedModules r = Resolve(
+      "defaults { all { delayed { margin: 2 } } }\n"
+      "rule { module: \".*lm_head\" all { high_precision {} } }\n"
+      "rule { module: \".*\" all { current {} } }",
+      {"model.lm_head", "model.fc"});
+  EXPECT_EQ(Get(r, 0, 0, Role::kInput), kBF16);
+  EXPECT_EQ(r.at(0, 0).policy_origins[0], "rule[0] (r.textproto:2:1)");
+  EXPECT_EQ(Get(r, 0, 1, Role::kInput),
+            "current E4M3 power_2_scale=false amax_epsilon=0");
+  EXPECT_EQ(r.at(0, 1).policy_origins[0], "rule[1] (r.textproto:3:1)");
+}
+
+TEST(ResolveTest, EachItemIsDecidedOnItsOwn) {
+  const ResolvedModules r = Resolve(
+      "defaults { all { delayed {} } }\n"
+      "rule { module: \"a\" grad { high_precision {} } matmul { dgrad { "
+      "high_precision: true } } }\n"
+      "rule { module: \"a|b\" all { current {} } matmul { dgrad {} wgrad { "
+      "fast_accum: true } } amax_reduction { group: \"g\" } }",
+      {"a", "b"});
+  const ResolvedModule& a = r.at(0, 0);
+  EXPECT_EQ(a.policy(Role::kInput).scaling, Scaling::kCurrent);
+  EXPECT_EQ(a.policy(Role::kGrad).scaling, Scaling::kHighPrecision);
+  EXPECT_TRUE(a.gemm(Gemm::kDgrad).high_precision);
+  EXPECT_TRUE(a.gemm(Gemm::kWgrad).fast_accum);
+  EXPECT_TRUE(a.gemm(Gemm::kFprop).fast_accum);
+  EXPECT_EQ(a.gemm_origins[0], "built-in");
+  EXPECT_EQ(a.gemm_origins[1], "rule[0] (r.textproto:2:1)");
+  EXPECT_EQ(a.gemm_origins[2], "rule[1] (r.textproto:3:1)");
+  EXPECT_EQ(a.amax_reduction.group, "g");
+  EXPECT_FALSE(r.at(0, 1).gemm(Gemm::kDgrad).high_precision);
+}
+
+TEST(ResolveTest, ARoleBeatsAllWithinOneMessage) {
+  const ResolvedModules r = Resolve(
+      "defaults { weight { current {} } all { delayed {} } }\n"
+      "rule { module: \"x\" all { high_precision {} } grad { delayed { margin: "
+      "3 } } }",
+      {"x", "y"});
+  EXPECT_EQ(r.at(0, 1).policy(Role::kWeight).scaling, Scaling::kCurrent);
+  EXPECT_EQ(r.at(0, 1).policy(Role::kInput).scaling, Scaling::kDelayed);
+  EXPECT_EQ(r.at(0, 0).policy(Role::kWeight).scaling, Scaling::kHighPrecision);
+  EXPECT_EQ(r.at(0, 0).policy(Role::kGrad).delayed.margin, 3);
+}
+
+TEST(ResolveTest, SameScalingInheritsFromTheRolesDefaultPolicy) {
+  const ResolvedModules r = Resolve(
+      "defaults { all { format: E4M3 delayed { margin: 2 amax_history_len: 16 "
+      "non_finite_amax: FREEZE } } input { high_precision { dtype: FP32 } } }\n"
+      "rule { module: \"x\" all { delayed { margin: 0 amax_compute_algo: "
+      "MOST_RECENT } } }\n"
+      "rule { module: \"y\" all { current {} } }\n"
+      "rule { module: \"z\" all { high_precision {} } }",
+      {"x", "y", "z"});
+  // weight, grad: an explicit 0 wins over the inherited 2.
+  const std::string inherited =
+      "delayed E4M3 margin=0 amax_history_len=16 amax_compute_algo=MOST_RECENT "
+      "non_finite_amax=FREEZE first_step=MEASURE";
+  EXPECT_EQ(Get(r, 0, 0, Role::kWeight), inherited);
+  EXPECT_EQ(Get(r, 0, 0, Role::kGrad), inherited);
+  // input has another scaling in defaults: documented defaults.
+  EXPECT_EQ(Get(r, 0, 0, Role::kInput),
+            "delayed E4M3 margin=0 amax_history_len=1024 "
+            "amax_compute_algo=MOST_RECENT non_finite_amax=SKIP "
+            "first_step=MEASURE");
+  // Another scaling does not inherit the format either.
+  EXPECT_EQ(r.at(0, 1).policy(Role::kGrad).format, Format::kE5M2);
+  EXPECT_EQ(Get(r, 0, 2, Role::kInput), "high_precision dtype=FP32");
+  EXPECT_EQ(Get(r, 0, 2, Role::kGrad), kBF16);
+}
+
+TEST(ResolveTest, GemmsAndReductionDoNotInherit) {
+  const ResolvedModules r = Resolve(
+      "defaults { all { delayed {} } }\n"
+      "matmul { dgrad { fast_accum: true } }\n"
+      "amax_reduction { group: \"all\" }\n"
+      "rule { module: \"x\" matmul { dgrad { high_precision: false } } "
+      "amax_reduction { enabled: true } }",
+      {"x", "y"});
+  EXPECT_FALSE(r.at(0, 0).gemm(Gemm::kDgrad).fast_accum);
+  EXPECT_EQ(r.at(0, 0).amax_reduction.group, "default");
+  EXPECT_TRUE(r.at(0, 1).gemm(Gemm::kDgrad).fast_accum);
+  EXPECT_EQ(r.at(0, 1).gemm_origins[1], "matmul");
+  EXPECT_EQ(r.at(0, 1).amax_reduction.group, "all");
+}
+
+TEST(ResolveTest, PhasesAreScheduledAndDoNotAddUp) {
+  const std::string text =
+      "defaults { all { delayed {} } }\n"
+      "rule { module: \"r\" all { current {} } }\n"
+      "phase { from_step: 10 all { high_precision {} } rule { module: \"p\" "
+      "grad { delayed { margin: 1 } } } }\n"
+      "phase { from_step: 500 input { high_precision {} } }";
+  const Recipe recipe = Make(text);
+  EXPECT_THAT(recipe.phase_from_steps(), ElementsAre(0, 10, 500));
+  EXPECT_EQ(recipe.ActivePhase(0), 0);
+  EXPECT_EQ(recipe.ActivePhase(9), 0);
+  EXPECT_EQ(recipe.ActivePhase(10), 1);
+  EXPECT_EQ(recipe.ActivePhase(499), 1);
+  EXPECT_EQ(recipe.ActivePhase(500), 2);
+  EXPECT_EQ(recipe.ActivePhase(int64_t{1} << 60), 2);
+  const ResolvedModules r = Resolve(text, {"r", "p"});
+  ASSERT_EQ(r.phases(), 3);
+  EXPECT_EQ(r.at(0, 0).policy(Role::kInput).scaling, Scaling::kCurrent);
+  EXPECT_EQ(r.at(0, 1).policy(Role::kInput).scaling, Scaling::kDelayed);
+  // The phase beats the recipe's rules; its own rules beat the phase.
+  EXPECT_EQ(Get(r, 1, 0, Role::kInput), kBF16);
+  EXPECT_EQ(r.at(1, 0).policy_origins[0], "phase[0]");
+  EXPECT_EQ(r.at(1, 1).policy(Role::kGrad).delayed.margin, 1);
+  EXPECT_EQ(r.at(1, 1).policy_origins[2],
+            "phase[0].rule[0] (r.textproto:3:49)");
+  EXPECT_EQ(Get(r, 1, 1, Role::kInput), kBF16);
+  // The second phase knows nothing of the first.
+  EXPECT_EQ(Get(r, 2, 0, Role::kInput), kBF16);
+  EXPECT_EQ(r.at(2, 0).policy(Role::kWeight).scaling, Scaling::kCurrent);
+  EXPECT_EQ(r.at(2, 1).policy(Role::kGrad).delayed.margin, 0);
+}
+
+TEST(ResolveTest, APhaseFromStepZeroLeavesNoOtherBefore) {
+  const Recipe recipe = Make(
+      "defaults { all { delayed {} } } phase { from_step: 0 all { "
+      "high_precision {} } } phase { from_step: 500 }");
+  EXPECT_THAT(recipe.phase_from_steps(), ElementsAre(0, 500));
+  EXPECT_EQ(recipe.ActivePhase(0), 0);
+  absl::StatusOr<ResolvedModules> r = recipe.Resolve({"m"});
+  ASSERT_THAT(r, IsOk());
+  ASSERT_EQ(r->phases(), 2);
+  EXPECT_EQ(Get(*r, 0, 0, Role::kGrad), kBF16);
+  EXPECT_EQ(Get(*r, 1, 0, Role::kGrad), kDelayedE5M2);
+}
+
+TEST(ResolveTest, PatternsMatchTheWholeName) {
+  const ResolvedModules r = Resolve(
+      "defaults { all { delayed {} } } rule { module: \"fc|head\" all { "
+      "high_precision {} } }",
+      {"fc", "fc1", "a.fc", "head", "header"});
+  std::string got;
+  for (size_t m = 0; m < 5; ++m) {
+    got += Get(r, 0, m, Role::kInput) == kBF16 ? 'h' : 'd';
+  }
+  EXPECT_EQ(got, "hddhd");
+}
+
+TEST(ResolveTest, ModulesThatGetTheSameShareIt) {
+  const ResolvedModules r = Resolve(
+      "defaults { all { delayed {} } } rule { module: \"a.*\" all { current {} "
+      "} }",
+      {"a1", "b1", "a2", "b2"});
+  EXPECT_EQ(&r.at(0, 0), &r.at(0, 2));
+  EXPECT_EQ(&r.at(0, 1), &r.at(0, 3));
+  EXPECT_NE(&r.at(0, 0), &r.at(0, 1));
+}
+
+// Which of ten layers (numbers 0, 10, 20 ... 90) a rule chooses.
+std::vector<int> Chosen(const std::string& what) {
+  std::vector<std::string> modules = {"embedding"};
+  for (int i : {9, 1, 0, 2, 3, 4, 5, 6, 7, 8}) {
+    modules.push_back(absl::StrCat("layers.", i * 10, ".fc1"));
+    modules.push_back(absl::StrCat("layers.", i * 10, ".fc2"));
+  }
+  const ResolvedModules r = Resolve(
+      absl::StrCat("defaults { all { delayed {} } } rule { layers { pattern: ",
+                   "'layers\\\\.(\\\\d+)\\\\.(?:fc1|fc2)' ", what,
+                   " } all { high_precision {} } }"),
+      modules);
+  std::vector<int> chosen;
+  for (int i = 0; i < 10; ++i) {
+    int of_layer = 0;
+    for (size_t m = 0; m < modules.size(); ++m) {
+      const bool in_layer =
+          modules[m].find(absl::StrCat(".", i * 10, ".")) != std::string::npos;
+      if (in_layer && Get(r, 0, m, Role::kInput) == kBF16) ++of_layer;
+    }
+    EXPECT_TRUE(of_layer == 0 || of_layer == 2);
+    if (of_layer == 2) chosen.push_back(i);
+  }
+  EXPECT_EQ(Get(r, 0, 0, Role::kInput), kDelayedE4M3);
+  return chosen;
+}
+
+TEST(ResolveTest, LayersAreChosenByNumber) {
+  EXPECT_THAT(Chosen("first: 1"), ElementsAre(0));
+  EXPECT_THAT(Chosen("last: 2"), ElementsAre(8, 9));
+  EXPECT_THAT(Chosen("first: 1 last: 1"), ElementsAre(0, 9));
+  EXPECT_THAT(Chosen("first: 2 last_percent: 15"), ElementsAre(0, 1, 8, 9));
+  EXPECT_THAT(Chosen("last_percent: 10"), ElementsAre(9));
+  EXPECT_THAT(Chosen("last_percent: 0.1"), ElementsAre(9));
+  EXPECT_THAT(Chosen("last: 99"), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  EXPECT_THAT(Chosen("last_percent: 100"),
+              ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+}
+
+TEST(ResolveTest, LayersThatChooseNothingAreAnError) {
+  EXPECT_THAT(Make("defaults { all { delayed {} } } rule { layers { pattern: "
+                   "'l(\\\\d+)' first: 0 } all { high_precision {} } }")
+                  .Resolve({"l1"}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("rule[0].layers.pattern: got")));
+}
+
+TEST(ResolveTest, ALayersGroupThatCapturesNoNumberIsAnError) {
+  EXPECT_THAT(
+      Make("defaults { all { delayed {} } } rule { layers { pattern: "
+           "'l(.*)' first: 1 } all { high_precision {} } }")
+          .Resolve({"l1", "lx", "ly"}),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               "r.textproto:1:49: error: rule[0].layers.pattern: got "
+               "no layer number from module \"lx\" with \"l(.*)\", want "
+               "digits in its group"));
+}
+
+// M6: a pattern that matches nothing.
+TEST(ResolveTest, M6DeadPatternNamesTheNearestModule) {
+  std::vector<std::string> modules;
+  for (int i = 0; i < 12; ++i) {
+    modules.push_back(absl::StrCat("model.layers.", i, ".mlp"));
+  }
+  const std::string text =
+      "defaults { all { delayed {} } }\n"
+      "rule { module: \"model\\\\.layer\\\\.0\\\\..*\" all { high_precision {} "
+      "}";
+  EXPECT_THAT(Make(text + " }").Resolve(modules),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "r.textproto:2:8: error: rule[0].module: got "
+                       "\"model\\.layer\\.0\\..*\", which matches none of 12 "
+                       "modules, nearest is \"model.layers.0.mlp\", want a "
+                       "match or optional: true"));
+  const ResolvedModules r = Resolve(text + " optional: true }", modules);
+  EXPECT_THAT(r.warnings(),
+              ElementsAre("r.textproto:2:8: warning: rule[0].module: got "
+                          "\"model\\.layer\\.0\\..*\", which matches none of "
+                          "12 modules, nearest is \"model.layers.0.mlp\""));
+  EXPECT_EQ(Get(r, 0, 0, Role::kInput), kDelayedE4M3);
+}
+
+TEST(ResolveTest, ARuleThatMatchesInAPhaseOnlyIsChecked) {
+  EXPECT_THAT(
+      Make(
+          "defaults { all { delayed {} } } phase { from_step: 1 rule { module: "
+          "\"zzz\" all { high_precision {} } } }")
+          .Resolve({"a"}),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               "r.textproto:1:61: error: phase[0].rule[0].module: got \"zzz\", "
+               "which matches none of 1 modules, want a match or optional: "
+               "true"));
+}
+
+TEST(ResolveTest, ARuleWhoseItemsAreAllTakenIsAnError) {
+  const Recipe recipe = Make(
+      "defaults { all { delayed {} } }\n"
+      "rule { module: \"a.*\" all { current {} } }\n"
+      "rule { module: \"ab.*\" grad { high_precision {} } }");
+  EXPECT_THAT(recipe.Resolve({"a1", "ab1"}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "r.textproto:3:1: error: rule[1]: never applies: "
+                       "earlier rules set all its items for every module that "
+                       "it matches (as \"ab1\"), want it before them or "
+                       "removed"));
+}
+
+TEST(ResolveTest, E5M2PairsNameModuleAndPhase) {
+  const Recipe recipe = Make(
+      "defaults { all { format: E4M3 delayed {} } }\n"
+      "phase { from_step: 7\n"
+      "  rule { module: \"a.*\" input { format: E5M2 delayed {} } }\n"
+      "  rule { module: \".*b\" grad { format: E5M2 delayed {} } } }");
+  EXPECT_THAT(recipe.Resolve({"a", "b"}), IsOk());
+  EXPECT_THAT(recipe.Resolve({"a", "ab", "aab", "b"}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "r.textproto:3:32: error: "
+                       "phase[0].rule[0].input.format: got E5M2 for input of "
+                       "module \"ab\" in phase[0] while grad is E5M2 too "
+                       "(phase[0].rule[1] (r.textproto:4:3)), want at most one "
+                       "E5M2 operand in wgrad"));
+}
+
+TEST(ResolveTest, AHighPrecisionGemmMayHaveTwoE5M2Tensors) {
+  const Recipe recipe = Make(
+      "defaults { all { format: E4M3 delayed {} } }\n"
+      "rule { module: \"a.*\" input { format: E5M2 delayed {} } matmul { wgrad "
+      "{ high_precision: true } } }\n"
+      "rule { module: \".*b\" grad { format: E5M2 delayed {} } }");
+  EXPECT_THAT(recipe.Resolve({"ab"}), IsOk());
+}
+
+TEST(ResolveTest, BadModuleNamesAreErrors) {
+  const Recipe recipe = Make("defaults { all { delayed {} } }");
+  EXPECT_THAT(recipe.Resolve({"a", "", "b", "a"}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "modules[1]: got an empty name, want a module name\n"
+                       "modules[3]: got \"a\", which modules[0] is already "
+                       "called, want unique names"));
+}
+
+TEST(ResolveTest, NoModulesAreFineWithoutRules) {
+  absl::StatusOr<ResolvedModules> r =
+      Make("defaults { all { delayed {} } }").Resolve({});
+  ASSERT_THAT(r, IsOk());
+  EXPECT_EQ(r->phases(), 1);
+  EXPECT_THAT(r->warnings(), IsEmpty());
+}
+
+TEST(ResolveTest, AllFaultsAreReportedAtOnce) {
+  EXPECT_THAT(
+      Make("defaults { all { delayed {} } }\n"
+           "rule { module: \"x1\" all { high_precision {} } }\n"
+           "rule { module: \"y1\" all { high_precision {} } optional: true }\n"
+           "rule { module: \"z1\" all { high_precision {} } }")
+          .Resolve({"head"}),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("r.textproto:2:8: "), Not(HasSubstr(":3:8: ")),
+                     HasSubstr("\nr.textproto:4:8: "))));
+}
+
+TEST(ResolveTest, ManyRulesThatNeedHugeAutomataStillMatchRight) {
+  // Together these need far more states than fit; each alone is simple.
+  const std::string letters = "abcdefghijklmnopqrst";
+  std::string text = "defaults { all { delayed {} } }\n";
+  for (char letter : letters) {
+    absl::StrAppend(&text, "rule { module: \".*", std::string(1, letter),
+                    ".{60}\" all { high_precision {} } }\n");
+  }
+  std::vector<std::string> modules;
+  uint64_t state = 1;
+  for (int m = 0; m < 1000; ++m) {
+    std::string name = absl::StrCat("m", m, ".");
+    while (name.size() < 100) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      name += static_cast<char>('a' + (state >> 33) % 25);
+    }
+    modules.push_back(name);
+  }
+  const ResolvedModules r = Resolve(text, modules);
+  for (size_t m = 0; m < modules.size(); ++m) {
+    const size_t rule = letters.find(modules[m][modules[m].size() - 61]);
+    EXPECT_EQ(
+        r.at(0, m).policy_origins[0],
+        rule == std::string::npos
+            ? std::string("defaults")
+            : absl::StrCat("rule[", rule, "] (r.textproto:", rule + 2, ":1)"));
+  }
+}
+
+}  // namespace
+}  // namespace scalekeeper

@@ -1,0 +1,156 @@
+// Random valid recipes, for property tests.
+#ifndef SCALEKEEPER_TESTS_RECIPE_SPEC_GENERATOR_H_
+#define SCALEKEEPER_TESTS_RECIPE_SPEC_GENERATOR_H_
+
+#include <cstdint>
+#include <random>
+#include <string>
+
+#include "recipe/spec.h"
+
+namespace scalekeeper {
+
+// The same seed gives the same recipes everywhere.
+class SpecGenerator {
+ public:
+  explicit SpecGenerator(uint32_t seed) : random_(seed) {}
+
+  RecipeSpec Next() {
+    RecipeSpec spec;
+    if (Chance()) spec.name = Text();
+    if (Chance()) spec.description = Text();
+    if (Chance()) spec.schema_version = 1;
+    spec.defaults.emplace();
+    FillPolicies(*spec.defaults);
+    spec.defaults->all = Policy();
+    spec.matmul = Matmul();
+    spec.amax_reduction = AmaxReduction();
+    for (int i = Below(4); i > 0; --i) spec.rules.push_back(Rule());
+    int64_t step = Below(2);
+    for (int i = Below(3); i > 0; --i) {
+      PhaseSpec& phase = spec.phases.emplace_back();
+      phase.from_step = step;
+      step += 1 + Below(1000);
+      FillItems(phase);
+      for (int r = Below(3); r > 0; --r) phase.rules.push_back(Rule());
+    }
+    return spec;
+  }
+
+ private:
+  int Below(int end) {
+    return static_cast<int>(random_() % static_cast<uint32_t>(end));
+  }
+  bool Chance() { return Below(2) == 0; }
+
+  // Unique, so that no rule hides another one.
+  std::string Name() { return "m" + std::to_string(next_name_++); }
+
+  std::string Text() {
+    std::string text;
+    for (int i = Below(12); i > 0; --i) {
+      static const char* const kPieces[] = {
+          "a", " ", "\"",   "\\",       "\n", "'", "\t", "#",
+          "{", "}", "\x01", "\xc3\xa9", "7",  "f", "?"};
+      text += kPieces[Below(15)];
+    }
+    return text;
+  }
+
+  // E4M3 only, so that no GEMM meets two E5M2 operands.
+  PolicySpec Policy() {
+    PolicySpec policy;
+    switch (Below(3)) {
+      case 0: {
+        HighPrecisionSpec options;
+        const DType dtypes[] = {DType::kBF16, DType::kF16, DType::kF32};
+        if (Chance()) options.dtype = dtypes[Below(3)];
+        policy.scaling = options;
+        return policy;
+      }
+      case 1: {
+        DelayedSpec options;
+        if (Chance()) options.margin = Below(33);
+        if (Chance()) options.amax_history_len = 1 + Below(65536);
+        if (Chance()) options.amax_compute_algo = AmaxComputeAlgo::kMostRecent;
+        if (Chance()) options.non_finite_amax = NonFiniteAmax::kBackOff;
+        if (Chance()) options.first_step = FirstStep::kUnit;
+        policy.scaling = options;
+        break;
+      }
+      default: {
+        CurrentSpec options;
+        if (Chance()) options.power_2_scale = Chance();
+        if (Chance()) options.amax_epsilon = Below(1000) * 1e-7;
+        policy.scaling = options;
+        break;
+      }
+    }
+    policy.format = Format::kE4M3;
+    return policy;
+  }
+
+  void FillPolicies(RolePoliciesSpec& spec) {
+    if (Chance()) spec.input = Policy();
+    if (Chance()) spec.weight = Policy();
+    if (Chance()) spec.grad = Policy();
+  }
+
+  std::optional<MatmulSpec> Matmul() {
+    MatmulSpec matmul;
+    for (auto* gemm : {&matmul.fprop, &matmul.dgrad, &matmul.wgrad}) {
+      if (Chance()) continue;
+      gemm->emplace();
+      if (Chance()) {
+        (*gemm)->high_precision = true;
+      } else if (Chance()) {
+        (*gemm)->fast_accum = Chance();
+      }
+    }
+    return Chance() ? std::nullopt : std::optional<MatmulSpec>(matmul);
+  }
+
+  std::optional<AmaxReductionSpec> AmaxReduction() {
+    AmaxReductionSpec spec;
+    if (Chance()) return std::nullopt;
+    if (Chance()) {
+      spec.group = Name();
+    } else {
+      spec.enabled = false;
+    }
+    return spec;
+  }
+
+  void FillItems(ItemsSpec& spec) {
+    FillPolicies(spec);
+    if (Chance()) spec.all = Policy();
+    spec.matmul = Matmul();
+    spec.amax_reduction = AmaxReduction();
+  }
+
+  RuleSpec Rule() {
+    RuleSpec rule;
+    if (Chance()) {
+      rule.module = Name() + "\\.[\"x]";
+    } else {
+      rule.layers.emplace().pattern = Name() + "\\.(\\d+)";
+      rule.layers->first = Below(3);
+      if (Chance()) {
+        rule.layers->last = 1;
+      } else {
+        rule.layers->last_percent = Below(1001) / 10.0;
+      }
+    }
+    FillItems(rule);
+    rule.weight = Policy();  // at least one item
+    if (Chance()) rule.optional = Chance();
+    return rule;
+  }
+
+  std::mt19937 random_;
+  int next_name_ = 0;
+};
+
+}  // namespace scalekeeper
+
+#endif  // SCALEKEEPER_TESTS_RECIPE_SPEC_GENERATOR_H_

@@ -1,0 +1,146 @@
+// `scalekeeper quantize`: flags, files and exit codes.
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/file.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "tools/command.h"
+#include "tools/commands.h"
+#include "tools/flag_set.h"
+#include "tools/load_recipe.h"
+#include "tools/quantize.h"
+
+namespace scalekeeper {
+namespace {
+
+struct Flags {
+  std::string recipe, module, input, shape, out, modules;
+  std::string role;
+  std::string dtype;
+  int64_t step = 0;
+};
+
+// Elements of a tensor that fit in memory and whose bytes fit in size_t.
+constexpr int64_t kMaxElements = int64_t{1} << 40;
+
+absl::Status ParseShape(const std::string& text, int64_t& rows, int64_t& cols) {
+  const std::vector<std::string> extents = absl::StrSplit(text, 'x');
+  if (extents.size() != 2 || !absl::SimpleAtoi(extents[0], &rows) ||
+      !absl::SimpleAtoi(extents[1], &cols) || rows < 0 || cols < 0 ||
+      (cols > 0 && rows > kMaxElements / cols)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--shape: got ", Quoted(text),
+                     ", want ROWSxCOLS, as 512x1024, at most 2^40 elements"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckModuleName(const std::string& module) {
+  bool printable = !module.empty();
+  for (const char c : module) {
+    printable = printable && static_cast<unsigned char>(c) >= 0x20 && c != 0x7F;
+  }
+  if (printable && FirstInvalidUtf8(module) == module.size()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--module: got ", Quoted(module),
+                   ", want a name, as layers.0.fc1: not empty, UTF-8, without "
+                   "control characters"));
+}
+
+// What the flags say, short of reading files.
+absl::StatusOr<QuantizeJob> MakeJob(const Flags& flags) {
+  QuantizeJob job;
+  job.module = flags.module;
+  SK_RETURN_IF_ERROR(CheckModuleName(job.module));
+  for (const Role role : kRoles) {
+    if (flags.role == Name(role)) job.role = role;
+  }
+  job.dtype = flags.dtype == "bf16"   ? DType::kBF16
+              : flags.dtype == "fp16" ? DType::kF16
+                                      : DType::kF32;
+  SK_RETURN_IF_ERROR(ParseShape(flags.shape, job.rows, job.cols));
+  job.step = flags.step;
+  if (job.step < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--step: got ", job.step, ", want >= 0"));
+  }
+  return job;
+}
+
+}  // namespace
+
+int RunQuantize(absl::Span<const std::string> args, std::ostream& out,
+                std::ostream& err) {
+  FlagSet flags(
+      "quantize", "",
+      "Quantizes one tensor as a recipe says, in a fresh state: a delayed\n"
+      "policy follows its first_step (MEASURE: this tensor's amax; UNIT: 1).\n"
+      "\n"
+      "Writes into DIR, all little-endian and row-major, all or none:\n"
+      "  codes.bin        R x C codes, one byte each (high_precision: values\n"
+      "                   of the policy's dtype)\n"
+      "  scale_inv.bin    float32 that code values are multiplied with (empty\n"
+      "                   for high_precision, which has no scale)\n"
+      "  codes_t.bin, scale_inv_t.bin   the column-wise copy, C x R\n"
+      "  info.json        format, shapes, amax, scale, statistics: underflow\n"
+      "                   and saturation are fractions, non_finite counts\n"
+      "                   elements; what JSON has no number for is a string\n"
+      "                   (\"nan\", \"inf\", \"-inf\"), no scale is null");
+  Flags f;
+  flags.String("recipe", &f.recipe, "FILE", "recipe file or preset (required)");
+  flags.String("module", &f.module, "NAME", "as in training (required)");
+  flags.Choice("role", &f.role, {"input", "weight", "grad"}, "(required)");
+  flags.String("input", &f.input, "FILE",
+               "raw values, little-endian, row-major (required)");
+  flags.Choice("dtype", &f.dtype, {"bf16", "fp16", "fp32"},
+               "of the input (required)");
+  flags.String("shape", &f.shape, "RxC", "of the input (required)");
+  flags.String("out", &f.out, "DIR", "made if it does not exist (required)");
+  flags.Int64("step", &f.step, "N", "training step, for recipes with phases");
+  flags.String("modules", &f.modules, "NAMES.txt",
+               "all modules, one a line; for rules by layer number");
+  std::vector<std::string> operands;
+  if (const auto exit_code = flags.Parse(args, operands, out, err)) {
+    return *exit_code;
+  }
+  if (!operands.empty()) {
+    return flags.UsageError(
+        absl::StrCat("unexpected argument ", Quoted(operands[0])), err);
+  }
+  for (const char* required :
+       {"recipe", "module", "role", "input", "dtype", "shape", "out"}) {
+    if (!flags.Has(required)) {
+      return flags.UsageError(absl::StrCat("want --", required), err);
+    }
+  }
+  absl::StatusOr<QuantizeJob> job = MakeJob(f);
+  if (!job.ok()) return flags.UsageError(job.status().message(), err);
+
+  const absl::StatusOr<Recipe> recipe = Recipe::Load(f.recipe);
+  if (!recipe.ok()) return ReportStatus(recipe.status(), err);
+  if (flags.Has("modules")) {
+    absl::StatusOr<std::vector<std::string>> modules =
+        ReadModuleNames(f.modules);
+    if (!modules.ok()) return ReportStatus(modules.status(), err);
+    job->modules = *std::move(modules);
+  }
+  const absl::StatusOr<std::string> values = ReadFile(f.input);
+  if (!values.ok()) return ReportStatus(values.status(), err);
+  const absl::StatusOr<QuantizedFiles> result =
+      QuantizeValues(*recipe, *job, *values, f.input);
+  if (!result.ok()) return ReportStatus(result.status(), err);
+  const absl::Status written = WriteFileSet(f.out, result->files);
+  if (!written.ok()) return ReportStatus(written, err);
+  out << result->summary << "\n";
+  return kExitOk;
+}
+
+}  // namespace scalekeeper
