@@ -102,7 +102,8 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
     amax_words = RoundUp(amax_words + kControlWords, 4);
     arena.group_placements_.push_back(place);
   }
-  if (std::max({chunk_words, suffix_words, message_words, amax_words}) > UINT32_MAX) {
+  if (std::max({chunk_words, suffix_words, message_words, amax_words}) >
+      UINT32_MAX) {
     return absl::ResourceExhaustedError(absl::StrCat(
         slots, " slots need more than 2^32 words of chunk maxima or messages"));
   }
@@ -165,8 +166,8 @@ absl::Status Arena::CopyFrom(const Arena& source, Extent extent,
                              Stream stream) {
   const size_t bytes = extent == Extent::kAll ? buffer_.size() : head_bytes_;
   return device_ == Device::Host()
-             ? CopyToHost(source.device_, buffer_.data(),
-                          source.buffer_.data(), bytes, stream)
+             ? CopyToHost(source.device_, buffer_.data(), source.buffer_.data(),
+                          bytes, stream)
              : CopyFromHost(device_, buffer_.data(), source.buffer_.data(),
                             bytes, stream);
 }

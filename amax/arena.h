@@ -67,6 +67,9 @@ class Arena {
   uint64_t RingOffset(uint32_t slot, int ring) const {
     return placements_[slot].ring_offset + (ring == 0 ? 0 : second_ring_[slot]);
   }
+  uint32_t MessageOffset(uint32_t group) const {
+    return group_placements_[group].message_offset;
+  }
   // The group's places, without members.
   const GroupDescriptor& GroupPlacement(uint32_t group) const {
     return group_placements_[group];

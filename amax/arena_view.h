@@ -12,10 +12,10 @@
 //                   + (p & (2^chunk_log2 - 1))]
 //
 // Observations of a group: one word per slot that is in it in the first phase,
-// in arena order, then kControlWords words (amax/update.h) that this rank brings
-// to the next exchange. Message of a group: the same for the slots that are in
-// it in the active phase. Where both have the same slots the group is `direct`:
-// its observations can be sent as they are.
+// in arena order, then kControlWords words (amax/update.h) that this rank
+// brings to the next exchange. Message of a group: the same for the slots that
+// are in it in the active phase. Where both have the same slots the group is
+// `direct`: its observations can be sent as they are.
 #ifndef SCALEKEEPER_AMAX_ARENA_VIEW_H_
 #define SCALEKEEPER_AMAX_ARENA_VIEW_H_
 

@@ -1,5 +1,5 @@
-// What a communicator between GPUs offers besides amax/communicator.h: reductions
-// and mailboxes that a queued step uses without the host.
+// What a communicator between GPUs offers besides amax/communicator.h:
+// reductions and mailboxes that a queued step uses without the host.
 //
 // Ownership: belongs to its Communicator. Threads: as the Communicator, except
 // abort_word, which any thread may read.

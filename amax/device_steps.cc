@@ -30,10 +30,10 @@ absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
     Arena* mirror, std::vector<Group> groups) {
   const ArenaView& view = mirror->view();
   if (view.groups > kMaxDeviceGroups || view.slots > kMaxDeviceSlots) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "amax state on ", Name(device), ": got ", view.slots, " slots in ",
-        view.groups, " groups, want at most ", kMaxDeviceSlots, " in ",
-        kMaxDeviceGroups));
+    return absl::InvalidArgumentError(
+        absl::StrCat("amax state on ", Name(device), ": got ", view.slots,
+                     " slots in ", view.groups, " groups, want at most ",
+                     kMaxDeviceSlots, " in ", kMaxDeviceGroups));
   }
   std::unique_ptr<DeviceSteps> steps(new DeviceSteps);
   steps->device_ = device;
@@ -50,18 +50,17 @@ absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
           Name(queued->device()), ", the state on ", Name(device)));
     }
     if (++device_groups > kMaxAbortWords) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "options.groups: got more than ", kMaxAbortWords,
-          " communicators between GPUs, want at most that many"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("options.groups: got more than ", kMaxAbortWords,
+                       " communicators between GPUs, want at most that many"));
     }
   }
   SK_ASSIGN_OR_RETURN(Arena arena, Arena::Create(allocator, layout));
   steps->arena_ = std::make_unique<Arena>(std::move(arena));
   SK_ASSIGN_OR_RETURN(steps->report_,
                       MappedWords::Allocate(device, kStepReportWords));
-  steps->staged_.resize(
-      *std::max_element(layout.message_words.begin(),
-                        layout.message_words.end()));
+  steps->staged_.resize(*std::max_element(layout.message_words.begin(),
+                                          layout.message_words.end()));
   SK_RETURN_IF_ERROR(steps->Store(Arena::Extent::kHead, Stream{}));
   return steps;
 }
@@ -84,13 +83,14 @@ absl::Status DeviceSteps::AgreeOnExchange(
     if (communicator->device_group() == nullptr) continue;
     std::string obstacle = "the state is in host memory";
     if (steps != nullptr) {
-      obstacle = bound.size() == 1
-                     ? steps->FusedObstacle()
-                     : absl::StrCat(bound.size(), " groups are bound, want one");
+      obstacle =
+          bound.size() == 1
+              ? steps->FusedObstacle()
+              : absl::StrCat(bound.size(), " groups are bound, want one");
     }
     const std::string where = absl::StrCat("Freeze, group \"", name, "\"");
-    const auto share = [&, comm = communicator](
-                           std::vector<uint32_t>* words) -> absl::Status {
+    const auto share =
+        [&, comm = communicator](std::vector<uint32_t>* words) -> absl::Status {
       return Annotate(comm->AllReduceMax(absl::MakeSpan(*words), Stream{}),
                       where);
     };
@@ -117,8 +117,7 @@ absl::Status DeviceSteps::AgreeOnExchange(
     }
     if (blocked || wanted == Exchange::kAllReduce) continue;
 
-    const GroupDescriptor& place =
-        steps->Descriptor(steps->groups_[0]);
+    const GroupDescriptor& place = steps->Descriptor(steps->groups_[0]);
     absl::StatusOr<std::unique_ptr<MailboxMemory>> made =
         communicator->device_group()->MakeMailboxes(
             place.control_offset - place.amax_offset + kControlWords);
@@ -131,10 +130,11 @@ absl::Status DeviceSteps::AgreeOnExchange(
     steps->obstacle_ = made.ok() ? "another rank cannot"
                                  : std::string(made.status().message());
     if (wanted == Exchange::kFused) {
-      status = made.ok() ? absl::FailedPreconditionError(absl::StrCat(
-                               where, ": options.exchange: got kFused: ",
-                               steps->obstacle_))
-                         : Annotate(made.status(), where);
+      status = made.ok()
+                   ? absl::FailedPreconditionError(absl::StrCat(
+                         where,
+                         ": options.exchange: got kFused: ", steps->obstacle_))
+                   : Annotate(made.status(), where);
     }
   }
   if (status.ok() && steps != nullptr) status = steps->WarmUp();
@@ -164,11 +164,10 @@ absl::Status DeviceSteps::WarmUp() {
     const GroupDescriptor& descriptor = Descriptor(group);
     if (queued == nullptr || descriptor.members == 0) continue;
     const std::string what = absl::StrCat("Freeze, group \"", group.name, "\"");
-    SK_RETURN_IF_ERROR(queued->QueueMax(view.amax + descriptor.amax_offset,
-                                        view.messages +
-                                            descriptor.message_offset,
-                                        descriptor.members + kControlWords,
-                                        Stream{}, what));
+    SK_RETURN_IF_ERROR(
+        queued->QueueMax(view.amax + descriptor.amax_offset,
+                         view.messages + descriptor.message_offset,
+                         descriptor.members + kControlWords, Stream{}, what));
     SK_RETURN_IF_ERROR(queued->Wait(Stream{}));
     SK_RETURN_IF_ERROR(Annotate(queued->Poll(), what));
   }
@@ -221,9 +220,8 @@ absl::Status DeviceSteps::Queue(const uint32_t* skip_flag, Stream stream,
     const std::string& name = group.name;
     DeviceGroup* const queued = group.communicator->device_group();
     uint32_t* const message = view.messages + descriptor.message_offset;
-    const uint32_t* const send = path == Path::kReduced
-                                     ? view.amax + descriptor.amax_offset
-                                     : message;
+    const uint32_t* const send =
+        path == Path::kReduced ? view.amax + descriptor.amax_offset : message;
     absl::Status status =
         queued != nullptr
             ? queued->QueueMax(send, message,
@@ -249,15 +247,6 @@ absl::Status DeviceSteps::Break(absl::Status status) {
 
 absl::Status DeviceSteps::Poll() {
   if (!broken_.ok()) return broken_;
-  for (const Group& group : groups_) {
-    DeviceGroup* const queued = group.communicator->device_group();
-    if (queued == nullptr) continue;
-    const absl::Status status = queued->Poll();
-    if (!status.ok()) {
-      return Break(
-          Annotate(status, absl::StrCat("group \"", group.name, "\"")));
-    }
-  }
   if (report_.Load(kReportTimedOut) != 0) {
     std::vector<std::string> missing;
     for (int r = 0; r < kMaxMailboxRanks; ++r) {
@@ -272,6 +261,15 @@ absl::Status DeviceSteps::Poll() {
         missing.size() == 1 ? "rank " : "ranks ", absl::StrJoin(missing, ", "),
         " of ", boxes.ranks, " did not come within ",
         static_cast<double>(boxes.deadline_ns) * 1e-9, " s")));
+  }
+  for (const Group& group : groups_) {
+    DeviceGroup* const queued = group.communicator->device_group();
+    if (queued == nullptr) continue;
+    const absl::Status status = queued->Poll();
+    if (!status.ok()) {
+      return Break(
+          Annotate(status, absl::StrCat("group \"", group.name, "\"")));
+    }
   }
   if (report_.Load(kReportAborted) != 0) {
     return Break(absl::AbortedError(
@@ -317,15 +315,12 @@ absl::Status DeviceSteps::Fetch(Arena::Extent extent, Stream stream) {
   const ArenaView& view = mirror_->view();
   const bool torn =
       view.step->failed != 0 &&
-      std::any_of(view.block_sequences,
-                  view.block_sequences + BlockCount(view.slots),
-                  [&](uint32_t sequence) {
-                    return sequence != view.step->sequence;
-                  });
+      std::any_of(
+          view.block_sequences, view.block_sequences + BlockCount(view.slots),
+          [&](uint32_t sequence) { return sequence != view.step->sequence; });
   if (!torn) return absl::OkStatus();
   if (extent != Arena::Extent::kAll) {
-    SK_RETURN_IF_ERROR(
-        mirror_->CopyFrom(*arena_, Arena::Extent::kAll, stream));
+    SK_RETURN_IF_ERROR(mirror_->CopyFrom(*arena_, Arena::Extent::kAll, stream));
   }
   RepairSlotsHost(view);
   RehashScalesHost(view);
@@ -348,8 +343,9 @@ std::string DeviceSteps::Describe() const {
       return absl::StrCat(
           ChoosePath() == Path::kPacked ? "pack, all-reduce, update"
                                         : "all-reduce, update",
-          obstacle_.empty() ? "" : absl::StrCat(" (not one kernel: ", obstacle_,
-                                                ")"));
+          obstacle_.empty()
+              ? ""
+              : absl::StrCat(" (not one kernel: ", obstacle_, ")"));
     case Path::kStaged:
       return "pack, reduction in host memory, update";
   }

@@ -3,8 +3,9 @@
 // The state's slots lie in an arena on the device; a second one of the same
 // layout, the mirror, lies in host memory. A step runs on the device alone:
 //   alone      no group has another rank to ask: one kernel
-//   fused      one group on one NVLink domain: one kernel, amax/fused_step_cuda.cu
-//   reduced    one queued reduction per group, of the observations as they lie,
+//   fused      one group on one NVLink domain: one kernel,
+//   amax/fused_step_cuda.cu reduced    one queued reduction per group, of the
+//   observations as they lie,
 //              and one kernel
 //   packed     the same after a kernel that packs the messages, in phases whose
 //              groups are not those of the first phase
@@ -13,9 +14,10 @@
 // Everything else (a change of phase, undoing, reports) is done by host code on
 // the mirror, between Fetch and Store.
 //
-// Trouble. A step that is given up leaves words in host memory, which Poll reads
-// without asking the device. From then on the state is broken: queued steps do
-// nothing, and Fetch undoes what a step that was given up half-way had done.
+// Trouble. A step that is given up leaves words in host memory, which Poll
+// reads without asking the device. From then on the state is broken: queued
+// steps do nothing, and Fetch undoes what a step that was given up half-way had
+// done.
 //
 // Threads: as RecipeState, which owns it.
 #ifndef SCALEKEEPER_AMAX_DEVICE_STEPS_H_

@@ -4,7 +4,8 @@
 
 namespace scalekeeper {
 
-// The bits are the same either way; every rank of a group must ask for the same.
+// The bits are the same either way; every rank of a group must ask for the
+// same.
 enum class Exchange {
   kAuto,       // kFused where it is safe, else kAllReduce
   kFused,      // one kernel that exchanges and updates; Freeze fails where the

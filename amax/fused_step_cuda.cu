@@ -112,8 +112,7 @@ __device__ __forceinline__ uint32_t ReceiveMax(const Mailboxes& boxes,
         got[k] = make_uint2(word, epoch);
         continue;
       }
-      got[k] =
-          LoadLine(Lines(boxes, boxes.rank, Peer(boxes, k), epoch) + line);
+      got[k] = LoadLine(Lines(boxes, boxes.rank, Peer(boxes, k), epoch) + line);
     }
     int32_t max = static_cast<int32_t>(word);
     uint32_t absent = 0;
@@ -134,11 +133,10 @@ __device__ __forceinline__ uint32_t ReceiveMax(const Mailboxes& boxes,
 }
 
 // One lane per word of a peer's control words.
-__device__ __forceinline__ void ExchangeControl(const Mailboxes& boxes, uint32_t line,
-                                const uint32_t* own, bool own_skip,
-                                uint32_t epoch, const StepGuard& guard,
-                                uint32_t group, uint32_t groups,
-                                BlockShared* shared, uint32_t* missing) {
+__device__ __forceinline__ void ExchangeControl(
+    const Mailboxes& boxes, uint32_t line, const uint32_t* own, bool own_skip,
+    uint32_t epoch, const StepGuard& guard, uint32_t group, uint32_t groups,
+    BlockShared* shared, uint32_t* missing) {
   const uint32_t lane = threadIdx.x & 31u;
   const uint32_t word = lane % kSentControlWords;
   const uint32_t k = lane / kSentControlWords;
@@ -212,9 +210,9 @@ __global__ void __launch_bounds__(kStepThreads)
                     group_index, arena.groups, &shared, &missing);
   } else if (has_slot) {
     work = LoadSlot(arena, slot);
-    reduced = exchanged ? ReceiveMax<kPeers>(boxes, position, word, epoch,
-                                             &missing)
-                        : work.amax;
+    reduced = exchanged
+                  ? ReceiveMax<kPeers>(boxes, position, word, epoch, &missing)
+                  : work.amax;
     reduced &= kFloatMagnitudeMask;
   }
   if (__syncthreads_or(missing != 0)) {
@@ -262,9 +260,9 @@ absl::Status FusedStep(int device, const ArenaView& arena,
                        const Mailboxes& mailboxes, const uint32_t* skip_flag,
                        const StepGuard& guard, Stream stream) {
   if (group.members + kSentControlWords > mailboxes.capacity) {
-    return absl::InternalError(absl::StrCat(
-        "mailboxes of ", mailboxes.capacity, " lines, want ",
-        group.members + kSentControlWords));
+    return absl::InternalError(absl::StrCat("mailboxes of ", mailboxes.capacity,
+                                            " lines, want ",
+                                            group.members + kSentControlWords));
   }
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard enter, CudaDeviceGuard::Enter(device));
   const uint32_t blocks = BlockCount(arena.slots);

@@ -202,10 +202,10 @@ SK_HOST_DEVICE inline PushPlan PlanPush(const RingView& ring,
     plan.suffix_max = internal::MakeSuffixMaxima(ring, history);
   } else {
     plan.others_max = history.others_max;
-    plan.suffix_max = position + 1 < ring.ChunkEnd(position)
-                          ? ring.suffix_maxima[(position + 1) &
-                                               ring.chunk_mask()]
-                          : 0;
+    plan.suffix_max =
+        position + 1 < ring.ChunkEnd(position)
+            ? ring.suffix_maxima[(position + 1) & ring.chunk_mask()]
+            : 0;
   }
   return plan;
 }

@@ -2,8 +2,8 @@
 //
 // Each call enqueues on `stream` (the host finishes before it returns),
 // allocates nothing and can be captured in a CUDA graph. A device without a
-// backend gives Unimplemented. What is not part of a step runs on the host, over
-// an arena in host memory (amax/kernels_host.h).
+// backend gives Unimplemented. What is not part of a step runs on the host,
+// over an arena in host memory (amax/kernels_host.h).
 #ifndef SCALEKEEPER_AMAX_KERNELS_H_
 #define SCALEKEEPER_AMAX_KERNELS_H_
 
@@ -40,8 +40,8 @@ inline constexpr int kMaxAbortWords = 4;
 struct StepGuard {
   // One per communicator. Non-zero: do nothing, the state is failed.
   const uint32_t* abort[kMaxAbortWords] = {};
-  uint32_t* report = nullptr;       // kStepReportWords words
-  uint32_t layout = 0;              // StepState::layout when it was queued
+  uint32_t* report = nullptr;  // kStepReportWords words
+  uint32_t layout = 0;         // StepState::layout when it was queued
 };
 
 // Fills every message and its control words. `skip_flag`: a device word, or
@@ -56,7 +56,8 @@ absl::Status RaiseSkipWords(const Device& device, const ArenaView& arena,
 
 enum class UpdateSource {
   kMessages,   // every group's message, after PackMessages
-  kExchanged,  // messages of `exchanged` groups, others' observations. CUDA only
+  kExchanged,  // messages of `exchanged` groups, others' observations. CUDA
+               // only
 };
 
 // Updates every slot and moves on to the next step; when the ranks of any group

@@ -1,7 +1,6 @@
 // Packing and the update, where the exchange is a collective of its own.
-#include "amax/kernels_cuda.h"
-
 #include "absl/strings/str_cat.h"
+#include "amax/kernels_cuda.h"
 #include "amax/update_cuda.cuh"
 #include "base/cuda/device_guard_cuda.h"
 #include "base/cuda/handles_cuda.h"
@@ -168,8 +167,7 @@ absl::Status SynchronizeDevice(int device) {
 absl::StatusOr<bool> IsCapturing(int device, Stream stream) {
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  SK_CUDA_RETURN_IF_ERROR(
-      cudaStreamIsCapturing(AsCudaStream(stream), &status));
+  SK_CUDA_RETURN_IF_ERROR(cudaStreamIsCapturing(AsCudaStream(stream), &status));
   return status != cudaStreamCaptureStatusNone;
 }
 

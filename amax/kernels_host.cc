@@ -88,8 +88,8 @@ void RehashScalesHost(const ArenaView& arena) {
            kScaleHashMask;
   }
   for (uint32_t g = 0; g < arena.groups; ++g) {
-    PrepareControl(arena, g, arena.group_states[g].scale_hash,
-                   arena.step->step, arena.step->phase);
+    PrepareControl(arena, g, arena.group_states[g].scale_hash, arena.step->step,
+                   arena.step->phase);
   }
 }
 

@@ -1,4 +1,5 @@
-// Memory of the ranks of one NVLink domain, into which they write to each other.
+// Memory of the ranks of one NVLink domain, into which they write to each
+// other.
 //
 // Rank r's mailbox holds, for each parity of an exchange's number (epoch) and
 // each sending rank, `capacity` lines of 8 bytes {word, epoch}:

@@ -1,8 +1,8 @@
 // A few words of host memory that a GPU reads and writes in place.
 //
-// The host sees what a kernel wrote without asking the device, and a kernel sees
-// what the host wrote while it runs. Move-only owner; the device's work on the
-// words must be over when it is destroyed. CUDA devices only.
+// The host sees what a kernel wrote without asking the device, and a kernel
+// sees what the host wrote while it runs. Move-only owner; the device's work on
+// the words must be over when it is destroyed. CUDA devices only.
 //
 // Example:
 //   SK_ASSIGN_OR_RETURN(MappedWords words, MappedWords::Allocate(device, 4));

@@ -15,8 +15,8 @@ absl::StatusOr<MappedWords> MappedWords::Allocate(const Device& device,
   const size_t bytes = static_cast<size_t>(count) * sizeof(uint32_t);
   MappedWords words;
   void* host = nullptr;
-  SK_CUDA_RETURN_IF_ERROR(cudaHostAlloc(
-      &host, bytes, cudaHostAllocMapped | cudaHostAllocPortable));
+  SK_CUDA_RETURN_IF_ERROR(
+      cudaHostAlloc(&host, bytes, cudaHostAllocMapped | cudaHostAllocPortable));
   words.words_ = static_cast<uint32_t*>(host);
   std::memset(host, 0, bytes);
   void* address = nullptr;

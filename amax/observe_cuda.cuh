@@ -1,9 +1,9 @@
 // Observing into a slot from a CUDA kernel: for this library's and for others'.
 //
-// A slot's amax word takes the maximum of what all threads of all kernels of the
-// step observe, as bits (numerics/amax.h): a NaN is never lost, and the order
-// does not matter. Values are those that are quantized, after their conversion
-// to the tensor's dtype.
+// A slot's amax word takes the maximum of what all threads of all kernels of
+// the step observe, as bits (numerics/amax.h): a NaN is never lost, and the
+// order does not matter. Values are those that are quantized, after their
+// conversion to the tensor's dtype.
 //
 // Each thread keeps a maximum of its own values and the block observes once:
 // an atomic per block, and none where the word is large enough already.

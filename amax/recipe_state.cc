@@ -209,11 +209,11 @@ absl::Status RecipeState::Rep::Agree(const absl::Status& local) const {
   absl::Status status = local;
   for (const auto& [name, communicator] : options.groups) {
     const uint32_t group = GroupIndex(name);
-    const absl::Status agreed =
-        Annotate(AgreeOnTable(communicator, Stream{}, status,
-                              local.ok() ? GroupFingerprint(recipe, table, group) : 0,
-                              [&] { return DescribeGroup(recipe, table, group); }),
-                 absl::StrCat("Freeze, group \"", name, "\""));
+    const absl::Status agreed = Annotate(
+        AgreeOnTable(communicator, Stream{}, status,
+                     local.ok() ? GroupFingerprint(recipe, table, group) : 0,
+                     [&] { return DescribeGroup(recipe, table, group); }),
+        absl::StrCat("Freeze, group \"", name, "\""));
     if (status.ok()) status = agreed;
   }
   return status;
@@ -240,8 +240,8 @@ absl::Status RecipeState::Rep::Pack(Stream stream, const uint32_t* skip_flag) {
   if (steps) {
     if (absl::Status status = steps->Poll(); !status.ok()) return Fail(status);
   }
-  SK_RETURN_IF_ERROR(PackMessages(options.device, StateArena().view(),
-                                  skip_flag, stream));
+  SK_RETURN_IF_ERROR(
+      PackMessages(options.device, StateArena().view(), skip_flag, stream));
   packed = true;
   return absl::OkStatus();
 }
@@ -303,7 +303,8 @@ absl::Status RecipeState::Rep::DeviceEndStep(Stream stream,
   int64_t collectives = 0;
   if (absl::Status status = steps->Queue(skip_flag, stream, &collectives);
       !status.ok()) {
-    return Fail(Annotate(status, absl::StrCat("EndStep of step ", step())));
+    return Fail(
+        Annotate(status, absl::StrCat("EndStep of step ", queued_step)));
   }
   return AfterQueued(stream, collectives);
 }
@@ -338,8 +339,10 @@ absl::Status RecipeState::Rep::AfterQueued(Stream stream, int64_t collectives) {
   if (absl::Status status = steps->Warning(); !status.ok()) return Fail(status);
   if (queued_step != expected) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "step ", expected, " was to begin another phase, but the device stands "
-        "at ", queued_step, ": replayed graphs count, too; call SetStep"));
+        "step ", expected,
+        " was to begin another phase, but the device stands "
+        "at ",
+        queued_step, ": replayed graphs count, too; call SetStep"));
   }
   return SwitchPhase(queued_step, stream);
 }
@@ -551,8 +554,9 @@ std::string RecipeState::Describe() const {
     }
     absl::StrAppend(&text, "\n");
   }
-  absl::StrAppend(&text, "  step: ",
-                  rep.steps ? rep.steps->Describe() : "on the host", "\n");
+  absl::StrAppend(&text,
+                  "  step: ", rep.steps ? rep.steps->Describe() : "on the host",
+                  "\n");
   return text;
 }
 

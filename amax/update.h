@@ -15,7 +15,8 @@
 //
 // Control words after the amaxes of a message:
 //   [0]     1 when a rank wants the step dropped: one rank drops it for all
-//   [1, 2]  low and high half of h, a hash of step, phase and all scales; a rank
+//   [1, 2]  low and high half of h, a hash of step, phase and all scales; a
+//   rank
 //           keeps its own behind its observations (PrepareControl)
 //   [3, 4]  the same of ~h
 // After a max over ranks, [1, 2] equal h and [3, 4] equal ~h on a rank only if
@@ -45,8 +46,8 @@ SK_HOST_DEVICE inline uint64_t MixBits(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// scale_hash is a sum of 48 bits: a GPU adds a block's part and counts the block
-// in one atomic.
+// scale_hash is a sum of 48 bits: a GPU adds a block's part and counts the
+// block in one atomic.
 inline constexpr uint64_t kScaleHashMask = (uint64_t{1} << 48) - 1;
 
 // What a slot at `position` of its group's message adds to scale_hash.

@@ -114,9 +114,9 @@ __device__ __forceinline__ void ArriveAndCommit(const ArenaView& arena,
     arena.block_sequences[blockIdx.x] = step.sequence + 1;
   }
   for (uint32_t g = lane; g < arena.groups; g += 32) {
-    const unsigned long long before = atomicAdd(
-        reinterpret_cast<unsigned long long*>(arena.arrivals + g),
-        (shared.hash[g] << 16) + 1);
+    const unsigned long long before =
+        atomicAdd(reinterpret_cast<unsigned long long*>(arena.arrivals + g),
+                  (shared.hash[g] << 16) + 1);
     if ((before & 0xFFFFu) != gridDim.x - 1) continue;
     arena.arrivals[g] = 0;
     GroupState& group = arena.group_states[g];
