@@ -38,22 +38,23 @@ absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
   std::unique_ptr<DeviceSteps> steps(new DeviceSteps);
   steps->device_ = device;
   steps->mirror_ = mirror;
-  steps->groups_ = std::move(groups);
   int device_groups = 0;
-  for (const Group& group : steps->groups_) {
-    view.group_descriptors[group.index].exchanged = 1;
+  for (Group& group : groups) {
     DeviceGroup* const queued = group.communicator->device_group();
-    if (queued == nullptr) continue;
-    if (queued->device() != device) {
+    if (queued != nullptr && queued->device() != device) {
       return absl::InvalidArgumentError(absl::StrCat(
           "options.groups[\"", group.name, "\"]: the communicator is on ",
           Name(queued->device()), ", the state on ", Name(device)));
     }
-    if (++device_groups > kMaxAbortWords) {
+    if (queued != nullptr && ++device_groups > kMaxAbortWords) {
       return absl::InvalidArgumentError(
           absl::StrCat("options.groups: got more than ", kMaxAbortWords,
                        " communicators between GPUs, want at most that many"));
     }
+    // Alone there is nothing to exchange.
+    if (queued != nullptr && group.communicator->size() == 1) continue;
+    view.group_descriptors[group.index].exchanged = 1;
+    steps->groups_.push_back(std::move(group));
   }
   SK_ASSIGN_OR_RETURN(Arena arena, Arena::Create(allocator, layout));
   steps->arena_ = std::make_unique<Arena>(std::move(arena));
@@ -64,6 +65,8 @@ absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
   SK_RETURN_IF_ERROR(steps->Store(Arena::Extent::kHead, Stream{}));
   return steps;
 }
+
+DeviceSteps::~DeviceSteps() { (void)SynchronizeDevice(device_); }
 
 std::string DeviceSteps::FusedObstacle() const {
   if (groups_.size() != 1) {
@@ -80,7 +83,9 @@ absl::Status DeviceSteps::AgreeOnExchange(
     DeviceSteps* steps) {
   absl::Status status;
   for (const auto& [name, communicator] : bound) {
-    if (communicator->device_group() == nullptr) continue;
+    if (communicator->device_group() == nullptr || communicator->size() == 1) {
+      continue;
+    }
     std::string obstacle = "the state is in host memory";
     if (steps != nullptr) {
       obstacle =

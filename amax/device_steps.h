@@ -56,6 +56,9 @@ class DeviceSteps {
       const Device& device, Allocator* allocator, const ArenaLayout& layout,
       Arena* mirror, std::vector<Group> groups);
 
+  // Waits for the device.
+  ~DeviceSteps();
+
   // Collective over every group: all ranks take the same path. `bound` as in
   // RecipeStateOptions. FailedPrecondition, on every rank, when `wanted` cannot
   // be had or differs between ranks. `steps` is null on the host.

@@ -5,8 +5,8 @@
 namespace scalekeeper::cuda {
 namespace {
 
-absl::Status NoCuda() {
-  return BuiltWithoutCuda("amax state on a CUDA device");
+absl::Status NoCuda(int device) {
+  return BuiltWithoutCuda(absl::StrCat("amax state on cuda:", device));
 }
 
 }  // namespace

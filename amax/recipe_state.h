@@ -36,6 +36,16 @@
 // as for a new slot. A slot that is not `delayed` in a phase observes nothing,
 // contributes 0 and keeps scale and window for later.
 //
+// On a GPU a step is queued: EndStep returns before it has run, and can be
+// captured in a CUDA graph, the first one included. Its Status covers what is
+// known by then; Check (or the next EndStep) tells the rest, and step() and
+// counters() are those of the host until a call that synchronizes. Replays of a
+// graph move the state on without the host: call SetStep between them where the
+// recipe has phases, and capture anew after a change of phase (an old graph
+// does nothing and is reported). Calls that say so synchronize; a change of
+// phase does, and copies the state to the host and back. How GPUs exchange:
+// options.exchange, Describe, amax/nccl_communicator.h.
+//
 // Example:
 //   SK_ASSIGN_OR_RETURN(Recipe recipe, Recipe::Load("delayed_hybrid"));
 //   RecipeStateOptions options;

@@ -1,6 +1,6 @@
 // RecipeState on a GPU against the same on the host, bit for bit; graphs;
 // observing from kernels; what is refused.
-#include <algorithm>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
@@ -329,6 +329,7 @@ TEST_F(AmaxCudaTest, AGraphThatIsReplayedGivesTheBitsOfTheHost) {
   for (bool with_flag : {false, true}) {
     Twins twins(recipe, modules);
     DeviceWords flag(Device::Cuda(0), 1);
+    twins.QueueObserve();  // loads this test's kernel; observes zeros
     const CudaGraphExec graph = Capture(twins.stream(), [&] {
       twins.QueueObserve();
       ASSERT_THAT(twins.gpu().EndStep(AsStream(twins.stream()),
