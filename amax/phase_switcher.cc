@@ -13,12 +13,21 @@ bool IsDelayed(const Policy& policy) {
   return policy.scaling == Scaling::kDelayed;
 }
 
-// The policy's own one, else that of the first phase in which it is delayed:
-// arena slots have one.
-const Policy& DelayedPolicy(const std::vector<Policy>& policies, int phase) {
+// The policy's own one, else that of the first phase in which it is delayed,
+// else (for a slot that is only watched) one with the shortest window.
+Policy DelayedPolicy(const std::vector<Policy>& policies, int phase) {
   const Policy& own = policies[static_cast<size_t>(phase)];
   if (IsDelayed(own)) return own;
-  return *std::find_if(policies.begin(), policies.end(), IsDelayed);
+  const auto delayed =
+      std::find_if(policies.begin(), policies.end(), IsDelayed);
+  if (delayed != policies.end()) return *delayed;
+  Policy watched = own;
+  watched.delayed.amax_history_len = 1;
+  return watched;
+}
+
+bool IsWatched(const Policy& policy) {
+  return policy.scaling == Scaling::kCurrent;
 }
 
 bool MeasuresFirst(const Policy& policy) {
@@ -72,10 +81,11 @@ PhaseSwitcher::PhaseSwitcher(const SlotTable* table, const Arena* arena,
   for (uint32_t i = 0; i < view.slots; ++i) {
     const std::vector<Policy>& policies =
         table->policies(table->arena_slots()[i]);
-    const Policy& policy = DelayedPolicy(policies, phase);
+    const Policy policy = DelayedPolicy(policies, phase);
     SlotDescriptor descriptor = arena->Placement(i);
     Describe(policy, &descriptor);
     descriptor.enabled = IsDelayed(policies[static_cast<size_t>(phase)]);
+    descriptor.watched = IsWatched(policies[static_cast<size_t>(phase)]);
     view.descriptors[i] = descriptor;
     view.measure[i] = MeasuresFirst(policy) ? 1 : 0;
     view.histories[i].cursor = FirstPosition(i, descriptor.history_len);
@@ -130,6 +140,7 @@ void PhaseSwitcher::SwitchTo(int phase) {
         table_->policies(table_->arena_slots()[i])[static_cast<size_t>(phase)];
     SlotDescriptor next = current;
     next.enabled = IsDelayed(policy);
+    next.watched = IsWatched(policy);
     if (next.enabled) Describe(policy, &next);
     if (next.history_len != current.history_len) {
       rings_[i] ^= 1;

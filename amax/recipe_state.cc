@@ -1,6 +1,5 @@
 #include "amax/recipe_state.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +15,7 @@
 #include "amax/kernels.h"
 #include "amax/kernels_host.h"
 #include "amax/phase_switcher.h"
+#include "amax/recipe_state_rep.h"
 #include "amax/slot_table.h"
 #include "amax/update.h"
 #include "base/device_memory.h"
@@ -24,123 +24,31 @@
 namespace scalekeeper {
 namespace {
 
-constexpr uint32_t kNoGroup = UINT32_MAX;
-
-// For the few calls that return a reference and so cannot return a Status.
-[[noreturn]] void DieOfMisuse(absl::string_view what) {
-  std::fprintf(stderr, "scalekeeper: %.*s\n", static_cast<int>(what.size()),
-               what.data());
-  std::abort();
-}
-
 absl::Status Annotate(const absl::Status& status, absl::string_view where) {
   if (status.ok()) return status;
   return absl::Status(status.code(),
                       absl::StrCat(where, ": ", status.message()));
 }
 
-std::string Quoted(const std::vector<std::string>& names) {
+}  // namespace
+
+namespace internal {
+
+void DieOfMisuse(absl::string_view what) {
+  std::fprintf(stderr, "scalekeeper: %.*s\n", static_cast<int>(what.size()),
+               what.data());
+  std::abort();
+}
+
+std::string QuotedList(const std::vector<std::string>& names) {
   if (names.empty()) return "none";
   return absl::StrCat("\"", absl::StrJoin(names, "\", \""), "\"");
 }
 
-}  // namespace
+}  // namespace internal
 
-struct RecipeState::Rep {
-  Rep(Recipe recipe_in, RecipeStateOptions options_in)
-      : recipe(std::move(recipe_in)), options(std::move(options_in)) {}
-
-  absl::Status RequireFrozen(absl::string_view call) const {
-    if (frozen) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        absl::StrCat(call, " before Freeze: call Freeze first"));
-  }
-  absl::Status RequireNotPacked(absl::string_view call) const {
-    if (!packed) return absl::OkStatus();
-    return absl::FailedPreconditionError(absl::StrCat(
-        call,
-        " between Pack and Update: finish the step with Update, or give "
-        "it up with CancelPack"));
-  }
-  bool Knows(SlotId slot) const {
-    return slot.value >= 0 && static_cast<size_t>(slot.value) < table.size();
-  }
-  int32_t CheckedSlot(SlotId slot, absl::string_view call) const {
-    if (!Knows(slot)) {
-      DieOfMisuse(absl::StrCat(call, ": slot ", slot.value,
-                               " is not of this RecipeState, which has ",
-                               table.size()));
-    }
-    return slot.value;
-  }
-  // The slot's place in the arena.
-  absl::StatusOr<uint32_t> ArenaIndex(SlotId slot,
-                                      absl::string_view call) const;
-
-  absl::Status CheckGroupsAreBound() const;
-  absl::Status Allocate();
-  absl::Status Agree(const absl::Status& local) const;
-
-  // kNoGroup when no slot of this state is in the group.
-  uint32_t GroupIndex(absl::string_view name) const {
-    const std::vector<std::string>& names = table.groups();
-    const auto it = std::find(names.begin(), names.end(), name);
-    return it == names.end() ? kNoGroup
-                             : static_cast<uint32_t>(it - names.begin());
-  }
-  // Where the state lies.
-  const Arena& StateArena() const { return steps ? steps->arena() : *arena; }
-  // Nothing when the group has no slots in the active phase.
-  AmaxMessageView Message(uint32_t group) const {
-    if (group == kNoGroup) return {};
-    const GroupDescriptor& d = arena->view().group_descriptors[group];
-    if (d.members == 0) return {};
-    return {StateArena().view().messages + d.message_offset,
-            size_t{d.members} + kControlWords};
-  }
-  absl::Status Pack(Stream stream, const uint32_t* skip_flag);
-  absl::Status Reduce(Stream stream, int64_t* collectives);
-  absl::Status Update(Stream stream, const uint32_t* skip_flag,
-                      int64_t collectives);
-  absl::Status SwitchPhase(int64_t step, Stream stream);
-  // Of a state on a GPU.
-  absl::Status DeviceEndStep(Stream stream, const uint32_t* skip_flag);
-  absl::Status DeviceUpdate(Stream stream, const uint32_t* skip_flag);
-  absl::Status AfterQueued(Stream stream, int64_t collectives);
-  // Brings `arena` up to date, and what is derived from it. Host: nothing.
-  absl::Status Fetch(Arena::Extent extent, Stream stream);
-  // Gives `arena` back to the device. Host: nothing.
-  absl::Status Store(Arena::Extent extent, Stream stream) const {
-    return steps ? steps->Store(extent, stream) : absl::OkStatus();
-  }
-  absl::Status Fail(absl::Status status) {
-    failure = status;
-    return status;
-  }
-  std::vector<std::string> DisagreeingGroups() const;
-
-  const Recipe recipe;
-  const RecipeStateOptions options;
-  SlotTable table;
-  bool frozen = false;
-  // In host memory: the state itself, or the mirror of one on a GPU, which is
-  // up to date (but for descriptors, groups and phase, which are always) only
-  // after Fetch.
-  std::unique_ptr<Arena> arena;
-  std::unique_ptr<DeviceSteps> steps;  // on a GPU
-  PhaseSwitcher phases;
-  int64_t step_before_freeze = 0;
-
-  bool packed = false;
-  // Sequences (StepState) before which there is nothing to restore, and at the
-  // last change of phase.
-  uint32_t restore_floor = 0;
-  uint32_t switch_sequence = 0;
-  int64_t queued_step = 0;  // on a GPU: step, if all that is queued succeeds
-  StepCounters counters;
-  StepCounters previous_counters;
-  absl::Status failure;  // of the last step that failed, until ClearFlags
-};
+using internal::DieOfMisuse;
+using internal::QuotedList;
 
 absl::StatusOr<uint32_t> RecipeState::Rep::ArenaIndex(
     SlotId slot, absl::string_view call) const {
@@ -150,15 +58,14 @@ absl::StatusOr<uint32_t> RecipeState::Rep::ArenaIndex(
         absl::StrCat(call, ": got slot ", slot.value, ", want 0..",
                      static_cast<int64_t>(table.size()) - 1));
   }
-  const int32_t index = table.arena_index(slot.value);
-  if (index < 0) {
+  if (!table.delayed_in_some_phase(slot.value)) {
     const Policy& policy =
         table.policies(slot.value)[static_cast<size_t>(phases.active_phase())];
     return absl::FailedPreconditionError(absl::StrCat(
         call, ": slot \"", table.name(slot.value), "\" is ",
         Name(policy.scaling), " and keeps no scale; only delayed slots do"));
   }
-  return static_cast<uint32_t>(index);
+  return static_cast<uint32_t>(table.arena_index(slot.value));
 }
 
 // ---------------------------------------------------------------- Freeze
@@ -172,8 +79,8 @@ absl::Status RecipeState::Rep::CheckGroupsAreBound() const {
   }
   if (lacking.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      "amax_reduction.group: the recipe reduces over ", Quoted(lacking),
-      ", which no communicator is bound to; bound are ", Quoted(bound)));
+      "amax_reduction.group: the recipe reduces over ", QuotedList(lacking),
+      ", which no communicator is bound to; bound are ", QuotedList(bound)));
 }
 
 absl::Status RecipeState::Rep::Allocate() {
@@ -195,7 +102,7 @@ absl::Status RecipeState::Rep::Allocate() {
   std::vector<DeviceSteps::Group> groups;
   for (const auto& [name, communicator] : options.groups) {
     const uint32_t index = GroupIndex(name);
-    if (index != kNoGroup) groups.push_back({name, index, communicator});
+    if (index != Rep::kNoGroup) groups.push_back({name, index, communicator});
   }
   SK_ASSIGN_OR_RETURN(
       steps, DeviceSteps::Create(options.device, allocator, layout, arena.get(),
@@ -264,16 +171,6 @@ absl::Status RecipeState::Rep::Reduce(Stream stream, int64_t* collectives) {
   return absl::OkStatus();
 }
 
-std::vector<std::string> RecipeState::Rep::DisagreeingGroups() const {
-  std::vector<std::string> names;
-  for (uint32_t g = 0; g < arena->view().groups; ++g) {
-    if (arena->view().group_states[g].ranks_disagree == 0) continue;
-    names.push_back(g < table.groups().size() ? table.groups()[g]
-                                              : std::string("(unreduced)"));
-  }
-  return names;
-}
-
 absl::Status RecipeState::Rep::Update(Stream stream, const uint32_t* skip_flag,
                                       int64_t collectives) {
   const ArenaView& view = arena->view();
@@ -283,7 +180,7 @@ absl::Status RecipeState::Rep::Update(Stream stream, const uint32_t* skip_flag,
   packed = false;
   if (view.step->applied == 0) {
     return Fail(absl::DataLossError(absl::StrCat(
-        "step ", step, ": the ranks of group ", Quoted(DisagreeingGroups()),
+        "step ", step, ": the ranks of group ", QuotedList(DisagreeingGroups()),
         " do not agree on step, phase and scales (this rank: step ", step,
         ", phase ", phases.active_phase(),
         "); nothing was updated. Bring all of them to one state, e.g. with "
@@ -426,10 +323,10 @@ absl::StatusOr<AmaxMessageView> RecipeState::AmaxMessage(
     absl::string_view group) {
   SK_RETURN_IF_ERROR(rep_->RequireFrozen("AmaxMessage"));
   const uint32_t index = rep_->GroupIndex(group);
-  if (index == kNoGroup) {
+  if (index == Rep::kNoGroup) {
     return absl::InvalidArgumentError(
         absl::StrCat("AmaxMessage: got group \"", group,
-                     "\", want one of: ", Quoted(rep_->table.groups())));
+                     "\", want one of: ", QuotedList(rep_->table.groups())));
   }
   return rep_->Message(index);
 }
@@ -468,96 +365,6 @@ absl::Status RecipeState::RestorePrevious(Stream stream) {
   rep.restore_floor = rep.switch_sequence = view.step->sequence;
   RehashScalesHost(view);
   return rep.Store(Arena::Extent::kAll, stream);
-}
-
-// ---------------------------------------------------------------- reports
-
-absl::Status RecipeState::Check(Stream stream) const {
-  Rep& rep = *rep_;
-  if (!rep.frozen) return absl::OkStatus();
-  if (rep.steps) {
-    SK_RETURN_IF_ERROR(rep.Fetch(Arena::Extent::kHead, stream));
-    for (const absl::Status& status :
-         {rep.steps->Poll(), rep.steps->Warning()}) {
-      if (!status.ok()) (void)rep.Fail(status);
-    }
-  }
-  const ArenaView& view = rep.arena->view();
-  const std::vector<std::string> groups = rep.DisagreeingGroups();
-  if (!groups.empty()) {
-    return absl::DataLossError(absl::StrCat(
-        "the ranks of group ", Quoted(groups),
-        " did not agree on step, phase and scales",
-        rep.failure.ok() ? "" : absl::StrCat(": ", rep.failure.message())));
-  }
-  std::vector<std::string> slots;
-  for (uint32_t i = 0; i < view.slots; ++i) {
-    const uint32_t times = view.histories[i].non_finite_steps;
-    if (times == 0) continue;
-    slots.push_back(
-        absl::StrCat("\"", rep.table.name(rep.table.arena_slots()[i]), "\" (",
-                     times, times == 1 ? " step)" : " steps)"));
-  }
-  if (slots.empty()) return rep.failure;
-  std::string text =
-      absl::StrCat("inf or NaN amax in ", absl::StrJoin(slots, ", "));
-  if (!rep.failure.ok()) {
-    absl::StrAppend(&text, "; also: ", rep.failure.message());
-  }
-  return absl::OutOfRangeError(text);
-}
-
-absl::StatusOr<std::vector<std::string>> RecipeState::NonFiniteSlots(
-    Stream stream) const {
-  SK_RETURN_IF_ERROR(rep_->RequireFrozen("NonFiniteSlots"));
-  SK_RETURN_IF_ERROR(rep_->Fetch(Arena::Extent::kHead, stream));
-  std::vector<std::string> names;
-  const ArenaView& view = rep_->arena->view();
-  for (uint32_t i = 0; i < view.slots; ++i) {
-    if (view.histories[i].non_finite_steps != 0) {
-      names.push_back(rep_->table.name(rep_->table.arena_slots()[i]));
-    }
-  }
-  return names;
-}
-
-absl::Status RecipeState::ClearFlags(Stream stream) {
-  rep_->failure = absl::OkStatus();
-  if (!rep_->frozen) return absl::OkStatus();
-  SK_RETURN_IF_ERROR(rep_->Fetch(Arena::Extent::kHead, stream));
-  ClearFlagsHost(rep_->arena->view());
-  if (rep_->steps) rep_->steps->ClearReports();
-  return rep_->Store(Arena::Extent::kHead, stream);
-}
-
-std::string RecipeState::Describe() const {
-  const Rep& rep = *rep_;
-  std::string text = absl::StrCat("amax state on ", Name(rep.options.device));
-  if (!rep.frozen) return absl::StrCat(text, ", not frozen\n");
-  const ArenaView& view = rep.arena->view();
-  absl::StrAppend(&text, ": ", view.slots, " slots, ", rep.StateArena().bytes(),
-                  " bytes, step ", step(), ", phase ", active_phase(), "\n");
-  for (uint32_t g = 0; g < view.groups; ++g) {
-    const bool named = g < rep.table.groups().size();
-    const std::string name = named ? rep.table.groups()[g] : "";
-    const auto bound = rep.options.groups.find(name);
-    absl::StrAppend(&text, "  ",
-                    named ? absl::StrCat("group \"", name, "\"")
-                          : std::string("not reduced"),
-                    ": ", view.group_descriptors[g].members, " slots");
-    if (named) {
-      absl::StrAppend(&text, ", rank ",
-                      bound == rep.options.groups.end()
-                          ? std::string("0 of 1")
-                          : absl::StrCat(bound->second->rank(), " of ",
-                                         bound->second->size()));
-    }
-    absl::StrAppend(&text, "\n");
-  }
-  absl::StrAppend(&text,
-                  "  step: ", rep.steps ? rep.steps->Describe() : "on the host",
-                  "\n");
-  return text;
 }
 
 // ------------------------------------------------------------ declaration
@@ -648,53 +455,18 @@ const GemmPolicy& RecipeState::gemm_policy(absl::string_view module,
 }
 
 SlotView RecipeState::View(SlotId slot) const {
-  const absl::StatusOr<uint32_t> index = rep_->ArenaIndex(slot, "View");
-  if (!index.ok()) return {};
+  if (!frozen() || !rep_->Knows(slot)) return {};
+  const int32_t index = rep_->table.arena_index(slot.value);
+  if (index < 0) return {};
   const ArenaView& view = rep_->StateArena().view();
-  const uint32_t amax_index =
-      rep_->arena->view().descriptors[*index].amax_index;
-  return {view.amax + amax_index, view.scale + *index, view.scale_inv + *index,
-          view.measure + *index};
-}
-
-absl::StatusOr<float> RecipeState::Scale(SlotId slot, Stream stream) const {
-  SK_ASSIGN_OR_RETURN(const uint32_t index, rep_->ArenaIndex(slot, "Scale"));
-  if (rep_->steps) SK_RETURN_IF_ERROR(rep_->steps->Wait(stream));
-  float scale = 0;
-  SK_RETURN_IF_ERROR(CopyToHost(rep_->options.device, &scale,
-                                rep_->StateArena().view().scale + index,
-                                sizeof(scale), stream));
-  return scale;
-}
-
-absl::StatusOr<std::vector<uint32_t>> RecipeState::Window(SlotId slot,
-                                                          Stream stream) const {
-  SK_ASSIGN_OR_RETURN(const uint32_t index, rep_->ArenaIndex(slot, "Window"));
-  if (rep_->steps) SK_RETURN_IF_ERROR(rep_->steps->Wait(stream));
-  const Device device = rep_->options.device;
-  const ArenaView& view = rep_->StateArena().view();
-  const SlotDescriptor& descriptor = rep_->arena->view().descriptors[index];
-  SlotHistory history;
-  SK_RETURN_IF_ERROR(CopyToHost(device, &history, view.histories + index,
-                                sizeof(history), stream));
-  // The ring without the gaps between its chunks.
-  RingView ring = RingOf(view, descriptor);
-  const size_t chunk = size_t{1} << ring.chunk_log2;
-  const size_t chunks = ChunkCount(ring.len, ring.chunk_log2);
-  std::vector<uint32_t> words(chunk * chunks);
-  for (size_t c = 0; c < chunks; ++c) {
-    SK_RETURN_IF_ERROR(Copy(device, words.data() + c * chunk,
-                            ring.words + c * ring.chunk_stride,
-                            chunk * sizeof(uint32_t), stream));
+  SlotView words;
+  words.amax = view.amax + rep_->arena->view().descriptors[index].amax_index;
+  if (rep_->table.delayed_in_some_phase(slot.value)) {
+    words.scale = view.scale + index;
+    words.scale_inv = view.scale_inv + index;
+    words.measure = view.measure + index;
   }
-  SK_RETURN_IF_ERROR(Synchronize(device, stream));
-  ring.words = words.data();
-  ring.chunk_stride = static_cast<uint32_t>(chunk);
-  std::vector<uint32_t> window;
-  for (uint32_t age = history.count; age-- > 0;) {
-    window.push_back(ring.at(PositionOfAge(ring, history, age)));
-  }
-  return window;
+  return words;
 }
 
 }  // namespace scalekeeper

@@ -193,8 +193,10 @@ class RecipeState {
   int active_phase() const;
   const GemmPolicy& gemm_policy(absl::string_view module, Gemm gemm) const;
 
-  // Device words of a slot whose policy is `delayed` in some phase; null
-  // pointers for the others, which observe nothing. After Freeze.
+  // Device words of a slot whose policy is `delayed` in some phase. A slot with
+  // `current` scaling has only an amax word: a non-finite amax there raises the
+  // slot's flag, on this rank. Null pointers for the others, which observe
+  // nothing. After Freeze.
   SlotView View(SlotId slot) const;
   // Host copies, for people and tests; synchronizes.
   absl::StatusOr<float> Scale(SlotId slot, Stream stream) const;

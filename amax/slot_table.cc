@@ -14,10 +14,9 @@
 namespace scalekeeper {
 namespace {
 
-bool DelayedInSomePhase(const std::vector<Policy>& policies) {
-  return std::any_of(policies.begin(), policies.end(), [](const Policy& p) {
-    return p.scaling == Scaling::kDelayed;
-  });
+bool InSomePhase(Scaling scaling, const std::vector<Policy>& policies) {
+  return std::any_of(policies.begin(), policies.end(),
+                     [&](const Policy& p) { return p.scaling == scaling; });
 }
 
 }  // namespace
@@ -111,22 +110,21 @@ void SlotTable::ResolvePolicies() {
       policy_sets_.push_back(std::move(policies));
     }
     slot.policy_set = it->second;
+    slot.delayed = InSomePhase(Scaling::kDelayed, policy_sets_[it->second]);
   }
 }
 
 void SlotTable::ResolveGroups() {
-  std::vector<bool> in_arena(modules_.size());
+  std::vector<bool> reduces(modules_.size());
   for (const Slot& slot : slots_) {
-    if (DelayedInSomePhase(policy_sets_[slot.policy_set])) {
-      in_arena[slot.module] = true;
-    }
+    if (slot.delayed) reduces[slot.module] = true;
   }
   std::set<std::string> names;
   for (int phase = 0; phase < phases(); ++phase) {
     for (size_t m = 0; m < modules_.size(); ++m) {
       const AmaxReductionPolicy& policy =
           resolved_->at(phase, m).amax_reduction;
-      if (in_arena[m] && policy.enabled && names.count(policy.group) == 0) {
+      if (reduces[m] && policy.enabled && names.count(policy.group) == 0) {
         names.insert(policy.group);
       }
     }
@@ -139,7 +137,7 @@ void SlotTable::ResolveGroups() {
       const AmaxReductionPolicy& policy =
           resolved_->at(phase, m).amax_reduction;
       const auto it =
-          policy.enabled && in_arena[m]
+          policy.enabled && reduces[m]
               ? std::lower_bound(groups_.begin(), groups_.end(), policy.group)
               : groups_.end();
       module_groups_[static_cast<size_t>(phase)][m] =
@@ -160,13 +158,14 @@ void SlotTable::OrderArena() {
   arena_slots_.clear();
   for (size_t i = 0; i < slots_.size(); ++i) {
     slots_[i].arena_index = -1;
-    if (DelayedInSomePhase(policy_sets_[slots_[i].policy_set])) {
+    if (slots_[i].delayed ||
+        InSomePhase(Scaling::kCurrent, policy_sets_[slots_[i].policy_set])) {
       arena_slots_.push_back(static_cast<int32_t>(i));
     }
   }
   const auto key = [&](int32_t slot) {
     const Slot& s = Get(slot);
-    return std::make_tuple(module_groups_[0][s.module], rank[s.module], s.role,
+    return std::make_tuple(group(/*phase=*/0, slot), rank[s.module], s.role,
                            s.extra);
   };
   std::sort(arena_slots_.begin(), arena_slots_.end(),
@@ -182,6 +181,7 @@ void SlotTable::OrderArena() {
 }
 
 uint32_t SlotTable::group(int phase, int32_t slot) const {
+  if (!Get(slot).delayed) return static_cast<uint32_t>(groups_.size());
   return module_groups_[static_cast<size_t>(phase)][Get(slot).module];
 }
 

@@ -1,10 +1,11 @@
 // SlotTable: which modules and slots there are, and what the recipe gives them.
 //
 // Host-side registry of a RecipeState: filled by AddModule / AddSlot, resolved
-// once; immutable afterwards. Only slots whose policy is `delayed` in some
-// phase get a place in the arena, ordered by (group in the first phase, natural
-// order of the module's name, role, slot name), unreduced ones last: the order
-// is the same on every rank, whatever the order of the Add calls was.
+// once; immutable afterwards. Only slots whose policy is `delayed` or `current`
+// in some phase get a place in the arena, ordered by (group in the first phase,
+// natural order of the module's name, role, slot name), unreduced ones last
+// (those that are `delayed` in no phase are among them): the order is the same
+// on every rank, whatever the order of the Add calls was.
 //
 // Example:
 //   SlotTable table;
@@ -66,6 +67,8 @@ class SlotTable {
   const std::vector<std::string>& groups() const { return groups_; }
   // Slots with a place in the arena, in its order.
   const std::vector<int32_t>& arena_slots() const { return arena_slots_; }
+  // Whether the slot has a scale and a window.
+  bool delayed_in_some_phase(int32_t slot) const { return Get(slot).delayed; }
   // Position in arena_slots(), or -1.
   int32_t arena_index(int32_t slot) const { return Get(slot).arena_index; }
 
@@ -74,7 +77,8 @@ class SlotTable {
     std::string name;
     uint32_t module = 0;
     Role role = Role::kInput;
-    bool extra = false;  // by AddSlot
+    bool extra = false;    // by AddSlot
+    bool delayed = false;  // in some phase
     uint32_t policy_set = 0;
     int32_t arena_index = -1;
   };

@@ -4,7 +4,8 @@
 // The rule for one slot (NVIDIA TransformerEngine's delayed scaling, with the
 // choices that systems differ in named):
 //   1. the step is skipped for its group, or the slot is not `delayed` in this
-//      phase: nothing changes, the observation is dropped;
+//      phase: nothing changes, the observation is dropped (but a slot with
+//      `current` scaling raises its sticky flag on inf or NaN);
 //   2. reduced amax inf or NaN: the sticky flag is raised, then SKIP: nothing,
 //      BACK_OFF: the scale is halved, FREEZE: pushed like any value;
 //   3. reduced amax 0: not observed, nothing changes;
@@ -97,7 +98,8 @@ SK_HOST_DEVICE inline void PrepareControl(const ArenaView& arena,
 SK_HOST_DEVICE inline void PackSlot(const ArenaView& arena, uint32_t slot) {
   const SlotDescriptor& d = arena.descriptors[slot];
   arena.messages[d.message_index] =
-      d.enabled ? arena.amax[d.amax_index] & kFloatMagnitudeMask : 0;
+      d.enabled || d.watched ? arena.amax[d.amax_index] & kFloatMagnitudeMask
+                             : 0;
 }
 
 SK_HOST_DEVICE inline void PackControl(const ArenaView& arena, uint32_t group,
@@ -178,10 +180,13 @@ SK_HOST_DEVICE inline float UpdateSlot(const ArenaView& arena, uint32_t slot,
   undo.non_finite_steps = history.non_finite_steps;
 
   float scale = work.scale;
-  const bool observed = d.enabled && !skip && reduced != 0;
-  bool push = observed;
+  const bool observed = (d.enabled || d.watched) && !skip && reduced != 0;
+  bool push = d.enabled && observed;
   if (observed && IsNonFiniteAmax(reduced)) {
     ++history.non_finite_steps;
+    arena.histories[slot] = history;
+  }
+  if (push && IsNonFiniteAmax(reduced)) {
     push = d.non_finite == NonFiniteAmax::kFreeze;
     if (d.non_finite == NonFiniteAmax::kBackOff) scale = BackedOffScale(scale);
   }
@@ -199,7 +204,7 @@ SK_HOST_DEVICE inline float UpdateSlot(const ArenaView& arena, uint32_t slot,
       arena.measure[slot] = 0;
     }
   }
-  if (observed) {
+  if (d.enabled && observed) {
     arena.histories[slot] = history;
     SetScale(arena, slot, scale);
   }

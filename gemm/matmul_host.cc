@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kBlock = 4;
 // Panels of A that are reused while a panel of B streams by: about half of a
 // second-level cache.
-constexpr int64_t kPanelBytes = 256 * 1024;
+constexpr int64_t kPanelBytes = int64_t{256} << 10;
 
 // Value of each code as a double.
 using CodeTable = std::array<double, 256>;

@@ -34,8 +34,8 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeForPolicy(
       return std::make_unique<DelayedQuantizer>(name, policy, state.View(slot),
                                                 device, usages, allocator);
     case Scaling::kCurrent:
-      return std::make_unique<CurrentQuantizer>(name, policy, device, usages,
-                                                allocator);
+      return std::make_unique<CurrentQuantizer>(name, policy, state.View(slot),
+                                                device, usages, allocator);
     case Scaling::kRowwise:
     case Scaling::kBlock:
     case Scaling::kMxfp8:

@@ -11,6 +11,9 @@
 namespace scalekeeper {
 namespace {
 
+// More than any memory holds; keeps products of extents from overflowing.
+constexpr int64_t kMaxElements = int64_t{1} << 48;
+
 // Codes, and the scale_inv where there is one, of one use.
 absl::StatusOr<QuantizedData> AllocateUse(const QuantizedTensor& tensor,
                                           Allocator* allocator) {
@@ -51,9 +54,10 @@ absl::StatusOr<QuantizedTensor> AllocatePerTensor(int64_t rows, int64_t cols,
                                                   const Policy& policy,
                                                   Usages usages, Device device,
                                                   Allocator* allocator) {
-  if (rows < 0 || cols < 0) {
+  if (rows < 0 || cols < 0 || (cols > 0 && rows > kMaxElements / cols)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("shape: got ", rows, "x", cols, ", want extents >= 0"));
+        absl::StrCat("shape: got ", rows, "x", cols,
+                     ", want extents >= 0 and at most 2^48 elements"));
   }
   if (!usages.row_wise && !usages.column_wise) {
     return absl::InvalidArgumentError(

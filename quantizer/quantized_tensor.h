@@ -78,8 +78,8 @@ ConstTensorView ColumnWiseCodes(const QuantizedTensor& tensor);
 
 // Uninitialized codes, one scale_inv of 1 per use and the workspace, for
 // per-tensor scaling (kDelayed, kCurrent, and kCustom with FP8 codes) or,
-// without scales, kHighPrecision. InvalidArgument on a negative extent or
-// without any usage; the allocator's error when there is no memory.
+// without scales, kHighPrecision. InvalidArgument on a negative or absurd
+// extent or without any usage; the allocator's error when there is no memory.
 absl::StatusOr<QuantizedTensor> AllocatePerTensor(int64_t rows, int64_t cols,
                                                   const Policy& policy,
                                                   Usages usages, Device device,

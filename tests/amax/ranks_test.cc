@@ -532,6 +532,25 @@ TEST(DisagreementTest, TamperedControlWordsAreNoticed) {
   }
 }
 
+TEST(DisagreementTest, EveryControlWordCounts) {
+  OneModule m = FrozenModule(DelayedRecipe(""));
+  for (size_t word = 1; word < 5; ++word) {
+    m.Observe(8);
+    ASSERT_THAT(m.state->Pack(Stream{}), IsOk());
+    const AmaxMessageView message = ValueOrDie(m.state->AmaxMessage("default"));
+    ASSERT_EQ(message.count, 3u + 5u);
+    message.data[3 + word] ^= 1;
+    EXPECT_THAT(m.state->Update(Stream{}),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("step 0")))
+        << "word " << word;
+    EXPECT_EQ(m.Scale(), 1);
+    EXPECT_THAT(m.state->Update(Stream{}),
+                StatusIs(kFailedPrecondition, HasSubstr("without Pack")));
+  }
+  ASSERT_THAT(m.state->EndStep(Stream{}), IsOk());
+  EXPECT_EQ(m.Scale(), 56) << "the observation was kept";
+}
+
 TEST(SurvivorsTest, AllGoBackToTheSameStepAfterALostRank) {
   // Rank 0's group "a" reduced with rank 1 before "b" failed on rank 0 only:
   // rank 1 completed the step, rank 0 did not.

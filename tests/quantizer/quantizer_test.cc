@@ -542,6 +542,8 @@ TEST(QuantizerTest, BadArgumentsAreNamed) {
   EXPECT_THAT(rig.quantizer->Dequantize(cut, longer.view(), kStream),
               invalid("q.row_wise.codes: got 2 bytes, want 3"));
   EXPECT_THAT(rig.quantizer->MakeEmpty(-1, 4), invalid("shape: got -1x4"));
+  EXPECT_THAT(rig.quantizer->MakeEmpty(int64_t{1} << 40, int64_t{1} << 40),
+              invalid("at most 2^48 elements"));
   rig.quantizer->set_usages({false, false});
   EXPECT_THAT(rig.quantizer->Quantize(x.view(), kStream),
               invalid("usages: got none"));
