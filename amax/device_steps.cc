@@ -222,7 +222,6 @@ absl::Status DeviceSteps::Queue(const uint32_t* skip_flag, Stream stream,
   for (const Group& group : groups_) {
     const GroupDescriptor& descriptor = Descriptor(group);
     if (descriptor.members == 0) continue;
-    const std::string& name = group.name;
     DeviceGroup* const queued = group.communicator->device_group();
     uint32_t* const message = view.messages + descriptor.message_offset;
     const uint32_t* const send =
@@ -231,10 +230,11 @@ absl::Status DeviceSteps::Queue(const uint32_t* skip_flag, Stream stream,
         queued != nullptr
             ? queued->QueueMax(send, message,
                                size_t{descriptor.members} + kControlWords,
-                               stream, name)
+                               stream, "EndStep")
             : Stage(group, stream);
     if (!status.ok()) {
-      return Break(Annotate(status, absl::StrCat("group \"", name, "\"")));
+      return Break(
+          Annotate(status, absl::StrCat("group \"", group.name, "\"")));
     }
     ++*collectives;
   }

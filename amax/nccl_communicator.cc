@@ -28,6 +28,8 @@ namespace {
 constexpr absl::Duration kKernelsFirst = absl::Seconds(2);
 // For kernels that were told to stop.
 constexpr absl::Duration kAfterwards = absl::Seconds(10);
+// Bytes. Growing frees, and freeing waits for the device.
+constexpr size_t kUsualStaging = 64 << 10;
 
 // Lets this thread ask about events while another stream is being captured.
 class AskDuringCapture {
@@ -82,6 +84,7 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
     SK_CUDA_RETURN_IF_ERROR(
         cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     made->watched_ = CudaEvent(event);
+    SK_RETURN_IF_ERROR(made->staging_->Reserve(kUsualStaging));
     return std::unique_ptr<Communicator>(std::move(made));
   }
 
