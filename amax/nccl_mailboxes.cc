@@ -99,7 +99,7 @@ std::string NcclMailboxObstacle(const NcclHandle& handle) {
 }
 
 absl::StatusOr<std::unique_ptr<MailboxMemory>> MakeNcclMailboxes(
-    std::shared_ptr<NcclHandle> handle, Communicator* communicator,
+    const std::shared_ptr<NcclHandle>& handle, Communicator* communicator,
     uint32_t capacity) {
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard,
                       CudaDeviceGuard::Enter(handle->device()));

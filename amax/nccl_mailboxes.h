@@ -22,7 +22,7 @@ std::string NcclMailboxObstacle(const NcclHandle& handle);
 // window is made tell the others over it. FailedPrecondition when not all ranks
 // are on one NVLink domain.
 absl::StatusOr<std::unique_ptr<MailboxMemory>> MakeNcclMailboxes(
-    std::shared_ptr<NcclHandle> handle, Communicator* communicator,
+    const std::shared_ptr<NcclHandle>& handle, Communicator* communicator,
     uint32_t capacity);
 
 }  // namespace scalekeeper
