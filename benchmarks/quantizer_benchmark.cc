@@ -54,8 +54,8 @@ void CastAndAmax(benchmark::State& state) {
   if ((state.range(2) & 2) != 0) out.column_wise = turned.data();
   out.amax = &amax;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(
-        kernels::Cast(x.view, &scale, Format::kE4M3, out, {}, Stream()));
+    benchmark::DoNotOptimize(kernels::Cast(x.view, kernels::GivenScale(&scale),
+                                           Format::kE4M3, out, {}, Stream()));
   }
   const int64_t copies = state.range(2) == 3 ? 2 : 1;
   SetThroughput(state, static_cast<int64_t>(x.bytes.size()) + copies * n * n);

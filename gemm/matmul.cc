@@ -1,10 +1,11 @@
-// Checks the arguments of a Matmul, and the one switch on the device kind.
+// Checks the arguments of a Matmul.
 #include "gemm/matmul.h"
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "gemm/cublaslt_matmul.h"
 #include "gemm/matmul_problem.h"
 #include "quantizer/dequantize.h"
 
@@ -14,8 +15,11 @@ namespace {
 using internal::MatmulInput;
 using internal::MatmulProblem;
 
+// Reads the copy of a quantized operand in which K runs fastest, if there is
+// one: GPUs multiply codes only so.
 absl::StatusOr<MatmulInput> MakeInput(const MatmulOperand& operand,
-                                      absl::string_view what, bool transpose) {
+                                      absl::string_view what, bool transpose,
+                                      bool row_wise_is_preferred) {
   MatmulInput input;
   if (operand.quantized() == nullptr) {
     input.values = operand.view();
@@ -24,22 +28,24 @@ absl::StatusOr<MatmulInput> MakeInput(const MatmulOperand& operand,
   } else {
     const QuantizedTensor& tensor = *operand.quantized();
     SK_RETURN_IF_ERROR(ValidateTensor(tensor, what));
+    const bool use_row_wise =
+        tensor.row_wise && (row_wise_is_preferred || !tensor.column_wise);
+    const QuantizedData& data =
+        use_row_wise ? *tensor.row_wise : *tensor.column_wise;
     switch (tensor.scaling) {
       case Scaling::kHighPrecision:
         break;
       case Scaling::kDelayed:
       case Scaling::kCurrent:
         input.format = tensor.format;
-        input.scale_inv =
-            (tensor.row_wise ? tensor.row_wise : tensor.column_wise)
-                ->scale_inv.as<float>();
+        input.scale_inv = data.scale_inv.as<float>();
         break;
       default:
         return absl::UnimplementedError(absl::StrCat(
             what, ": Matmul does not know scaling ", Name(tensor.scaling)));
     }
     input.values =
-        tensor.row_wise ? RowWiseCodes(tensor) : ColumnWiseCodes(tensor);
+        use_row_wise ? RowWiseCodes(tensor) : ColumnWiseCodes(tensor);
   }
   if (transpose) input.values = ConstTensorView(input.values.Transposed());
   return input;
@@ -51,9 +57,7 @@ std::string Shape(const ConstTensorView& view) {
 
 // "Matmul M=32 N=128 K=64: " and the rest.
 absl::Status Refuse(const MatmulProblem& p, absl::string_view message) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("Matmul M=", p.out.rows, " N=", p.out.cols,
-                   " K=", p.a.values.cols, ": ", message));
+  return absl::InvalidArgumentError(absl::StrCat(Name(p), ": ", message));
 }
 
 absl::Status CheckShapes(const MatmulProblem& p) {
@@ -103,37 +107,104 @@ absl::Status CheckDevice(const MatmulProblem& p, const ConstTensorView& view,
                                 ", want out's device ", Name(p.out.device)));
 }
 
-}  // namespace
-
-absl::Status Matmul(const MatmulOperand& a, const MatmulOperand& b,
-                    TensorView out, const MatmulOptions& options, Stream) {
-  MatmulProblem problem;
-  SK_ASSIGN_OR_RETURN(problem.a, MakeInput(a, "a", options.transa));
-  SK_ASSIGN_OR_RETURN(problem.b, MakeInput(b, "b", options.transb));
-  SK_RETURN_IF_ERROR(CheckHighPrecision(out, "out"));
-  SK_RETURN_IF_ERROR(ValidateOutputView(out, "out"));
-  problem.out = out;
+// Everything but `out`, which the caller has put in, and its checks.
+absl::Status FillIn(const MatmulOperand& a, const MatmulOperand& b,
+                    const MatmulOptions& options, MatmulProblem* problem) {
+  SK_ASSIGN_OR_RETURN(problem->a,
+                      MakeInput(a, "a", options.transa,
+                                /*row_wise_is_preferred=*/!options.transa));
+  SK_ASSIGN_OR_RETURN(problem->b,
+                      MakeInput(b, "b", options.transb,
+                                /*row_wise_is_preferred=*/options.transb));
   if (options.bias != nullptr) {
     SK_RETURN_IF_ERROR(CheckHighPrecision(*options.bias, "bias"));
     SK_RETURN_IF_ERROR(ValidateView(*options.bias, "bias"));
-    problem.bias = *options.bias;
-    SK_RETURN_IF_ERROR(CheckDevice(problem, *options.bias, "bias"));
+    problem->bias = *options.bias;
+    SK_RETURN_IF_ERROR(CheckDevice(*problem, *options.bias, "bias"));
   }
-  problem.accumulate = options.accumulate;
-  problem.activation = options.activation;
-  SK_RETURN_IF_ERROR(CheckDevice(problem, problem.a.values, "a"));
-  SK_RETURN_IF_ERROR(CheckDevice(problem, problem.b.values, "b"));
-  SK_RETURN_IF_ERROR(CheckShapes(problem));
-  SK_RETURN_IF_ERROR(CheckTypes(problem));
-  switch (out.device.kind) {
+  problem->accumulate = options.accumulate;
+  problem->activation = options.activation;
+  problem->fast_accum = options.fast_accum;
+  problem->deterministic = options.deterministic;
+  SK_RETURN_IF_ERROR(CheckDevice(*problem, problem->a.values, "a"));
+  SK_RETURN_IF_ERROR(CheckDevice(*problem, problem->b.values, "b"));
+  SK_RETURN_IF_ERROR(CheckShapes(*problem));
+  return CheckTypes(*problem);
+}
+
+// The one switch on the device kind.
+absl::Status Multiply(const MatmulProblem& problem, Stream stream) {
+  switch (problem.out.device.kind) {
     case DeviceKind::kHost:
       internal::MatmulHost(problem);
       return absl::OkStatus();
     case DeviceKind::kCuda:
       break;
   }
-  return absl::UnimplementedError(absl::StrCat(
-      "Matmul: this build has none for device ", Name(out.device)));
+  return internal::MatmulCuda(problem, stream);
+}
+
+absl::Status CheckCodesOutput(const QuantizedTensor& out, const SlotView& slot,
+                              const MatmulOptions& options) {
+  const auto refuse = [](absl::string_view message) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("MatmulQuantized: ", message));
+  };
+  if (out.scaling != Scaling::kDelayed ||
+      (out.format != Format::kE4M3 && out.format != Format::kE5M2)) {
+    return refuse(absl::StrCat(
+        "out: got ", Describe(out),
+        ", want delayed scaling in E4M3 or E5M2: the scale must be known "
+        "before the values are"));
+  }
+  if (!out.row_wise) {
+    return refuse("out: got a tensor without row-wise data");
+  }
+  if (slot.amax == nullptr || slot.scale == nullptr ||
+      slot.scale_inv == nullptr) {
+    return refuse("slot: got a null pointer, want amax, scale and scale_inv");
+  }
+  if (options.accumulate) {
+    return refuse(
+        "accumulate: an 8-bit output cannot accumulate, want float32, "
+        "bfloat16 or float16 (Matmul)");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Matmul(const MatmulOperand& a, const MatmulOperand& b,
+                    TensorView out, const MatmulOptions& options,
+                    Stream stream) {
+  MatmulProblem problem;
+  SK_RETURN_IF_ERROR(CheckHighPrecision(out, "out"));
+  SK_RETURN_IF_ERROR(ValidateOutputView(out, "out"));
+  problem.out = out;
+  SK_RETURN_IF_ERROR(FillIn(a, b, options, &problem));
+  return Multiply(problem, stream);
+}
+
+absl::Status MatmulQuantized(const MatmulOperand& a, const MatmulOperand& b,
+                             QuantizedTensor* out, const SlotView& slot,
+                             const MatmulOptions& options, Stream stream) {
+  SK_RETURN_IF_ERROR(ValidateTensor(*out, "out"));
+  SK_RETURN_IF_ERROR(CheckCodesOutput(*out, slot, options));
+  MatmulProblem problem;
+  problem.out =
+      TensorView::Contiguous(out->row_wise->codes.data(), DType::kUint8,
+                             out->rows, out->cols, out->device);
+  internal::CodesOutput codes;
+  codes.format = out->format;
+  codes.slot = slot;
+  codes.row_wise_scale_inv = out->row_wise->scale_inv.as<float>();
+  if (out->column_wise) {
+    codes.column_wise_codes = out->column_wise->codes.as<uint8_t>();
+    codes.column_wise_scale_inv = out->column_wise->scale_inv.as<float>();
+  }
+  problem.codes = codes;
+  SK_RETURN_IF_ERROR(FillIn(a, b, options, &problem));
+  return Multiply(problem, stream);
 }
 
 }  // namespace scalekeeper

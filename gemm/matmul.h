@@ -12,6 +12,22 @@
 // then the activation, all in double; it is rounded once into `out`. This is
 // the reference that other backends are compared with.
 //
+// On CUDA (cuBLASLt) sums are kept in float32, of TF32 products where the
+// operands are float32. Both operands are quantized, or both plain and of one
+// dtype; a mixture is Unimplemented. Any layout, stride, alignment and size
+// works: what cuBLASLt does not take (8-bit codes in which K does not run
+// fastest, K not a multiple of 16, strides or pointers that are not multiples
+// of 16 bytes, ...) is copied, transposed or padded with zeros in memory of the
+// library's own, to the same result; a bias, activation or dtype that it does
+// not take is applied by a kernel after it. FP8 needs compute capability 8.9:
+// FailedPrecondition else.
+// The first call of a shape chooses an algorithm by timing (random operands of
+// its own; see gemm/matmul_plans.h to save the choice), and the first call of a
+// stream allocates: both wait, so call once before capturing a graph. Inside a
+// capture the first answer that cuBLASLt takes is used, untimed. Later calls
+// only enqueue. Memory is checked to be on the device that a view names only in
+// a shape's first call.
+//
 // Threads: any number of calls at once, with different outputs. Work is queued
 // on `stream`. The host keeps scratch memory per thread, so that calls of the
 // same size allocate nothing after the first. `out` may overlap neither
@@ -37,6 +53,7 @@
 #define SCALEKEEPER_GEMM_MATMUL_H_
 
 #include "absl/status/status.h"
+#include "amax/slot_view.h"
 #include "base/tensor_view.h"
 #include "quantizer/quantized_tensor.h"
 
@@ -71,12 +88,29 @@ struct MatmulOptions {
   Activation activation = Activation::kNone;
   const ConstTensorView* bias = nullptr;  // 1 x N, added before the activation
   bool fast_accum = false;  // a permission; the host reference ignores it
+  // CUDA: the same bits on every run, rank and restart of the same chip and
+  // cuBLASLt: the algorithm is not chosen by timing, and partial sums are
+  // added in a fixed order. The host is always so.
+  bool deterministic = false;
 };
 
 // `out`: M x N, float32 / bfloat16 / float16, any non-overlapping strides.
 absl::Status Matmul(const MatmulOperand& a, const MatmulOperand& b,
                     TensorView out, const MatmulOptions& options,
                     Stream stream);
+
+// codes of out = encode(D * *slot.scale), for D as above in float32 (not
+// accumulated): an FP8 output without a pass of its own. `out`: M x N,
+// kDelayed, E4M3 or E5M2, with row-wise data; column-wise data are its
+// transpose. Its scale_inv becomes *slot.scale_inv, and *slot.amax takes in max
+// |D|, NaN included, as a Quantize of D would do.
+//
+// The scale is the slot's also while slot.measure is set: codes are written
+// before all of D is known. InvalidArgument for other tensors, a null pointer
+// in the slot, and `accumulate`.
+absl::Status MatmulQuantized(const MatmulOperand& a, const MatmulOperand& b,
+                             QuantizedTensor* out, const SlotView& slot,
+                             const MatmulOptions& options, Stream stream);
 
 }  // namespace scalekeeper
 

@@ -8,10 +8,11 @@
 // bit.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <vector>
 
 #include "gemm/matmul_problem.h"
+#include "numerics/activation.h"
+#include "numerics/amax.h"
 #include "numerics/convert.h"
 
 namespace scalekeeper::internal {
@@ -115,21 +116,25 @@ double Activate(Activation activation, double x) {
     case Activation::kNone:
       return x;
     case Activation::kRelu:
-      return x < 0 ? 0.0 : x;
-    case Activation::kGelu: {
-      constexpr double kSqrt2OverPi = 0.79788456080286535588;
-      return 0.5 * x *
-             (1.0 + std::tanh(kSqrt2OverPi * (x + 0.044715 * x * x * x)));
-    }
+      return Relu(x);
+    case Activation::kGelu:
+      return Gelu(x);
   }
   return x;
 }
 
 int64_t RoundUpToBlock(int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; }
 
+// The code of a value of a product into codes; *amax takes the value in.
+uint8_t EncodeOutput(const CodesOutput& codes, double value, uint32_t* amax) {
+  const float rounded = static_cast<float>(value);
+  *amax = MaxBits(*amax, AmaxBits(rounded));
+  return Encode(codes.format, rounded * *codes.slot.scale);
+}
+
 // One block of sums into `out`, with all that is done per element.
 void StoreBlock(const MatmulProblem& p, double scale, int64_t r0, int64_t c0,
-                const Sums& sums) {
+                const Sums& sums, uint32_t* amax) {
   const int64_t rows = std::min(kBlock, p.out.rows - r0);
   const int64_t cols = std::min(kBlock, p.out.cols - c0);
   for (int64_t i = 0; i < rows; ++i) {
@@ -142,6 +147,14 @@ void StoreBlock(const MatmulProblem& p, double scale, int64_t r0, int64_t c0,
                            (c0 + j) * p.bias->col_stride);
       }
       value = Activate(p.activation, value);
+      if (p.codes) {
+        const uint8_t code = EncodeOutput(*p.codes, value, amax);
+        static_cast<uint8_t*>(p.out.data)[at] = code;
+        if (p.codes->column_wise_codes != nullptr) {
+          p.codes->column_wise_codes[(c0 + j) * p.out.rows + r0 + i] = code;
+        }
+        continue;
+      }
       if (p.accumulate) value += LoadFloat(p.out.dtype, p.out.data, at);
       StoreDouble(p.out.dtype, value, p.out.data, at);
     }
@@ -151,6 +164,12 @@ void StoreBlock(const MatmulProblem& p, double scale, int64_t r0, int64_t c0,
 }  // namespace
 
 void MatmulHost(const MatmulProblem& p) {
+  if (p.codes) {
+    for (float* scale_inv :
+         {p.codes->row_wise_scale_inv, p.codes->column_wise_scale_inv}) {
+      if (scale_inv != nullptr) *scale_inv = *p.codes->slot.scale_inv;
+    }
+  }
   if (p.out.empty()) return;
   const int64_t depth = p.a.values.cols;
   const int64_t rows = RoundUpToBlock(p.out.rows);
@@ -171,15 +190,17 @@ void MatmulHost(const MatmulProblem& p) {
   const int64_t chunk =
       std::max<int64_t>(1, kPanelBytes / panel_bytes) * kBlock;
   Sums sums;
+  uint32_t amax = 0;
   for (int64_t chunk_start = 0; chunk_start < rows; chunk_start += chunk) {
     const int64_t chunk_end = std::min(chunk_start + chunk, rows);
     for (int64_t c0 = 0; c0 < cols; c0 += kBlock) {
       for (int64_t r0 = chunk_start; r0 < chunk_end; r0 += kBlock) {
         MultiplyPanels(a + r0 * depth, b + c0 * depth, depth, &sums);
-        StoreBlock(p, scale, r0, c0, sums);
+        StoreBlock(p, scale, r0, c0, sums, &amax);
       }
     }
   }
+  if (p.codes) Observe(p.codes->slot, amax);
 }
 
 }  // namespace scalekeeper::internal

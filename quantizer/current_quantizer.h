@@ -1,13 +1,17 @@
 // Current scaling (numerics.md section 4), one scale per tensor, made from the
-// amax of the tensor that is quantized: two passes, nothing observed.
+// amax of the tensor that is quantized: two passes. The amax is observed too: it
+// changes no scale, but an infinity or NaN raises the slot's flag in the next
+// RecipeState::EndStep.
 //
-// Threads, errors, order of calls: quantizer.h. Calibrate does nothing.
+// Threads, errors, order of calls: quantizer.h.
 #ifndef SCALEKEEPER_QUANTIZER_CURRENT_QUANTIZER_H_
 #define SCALEKEEPER_QUANTIZER_CURRENT_QUANTIZER_H_
 
 #include <string>
 
+#include "amax/slot_view.h"
 #include "quantizer/kernels.h"
+#include "quantizer/per_tensor.h"
 #include "quantizer/quantizer.h"
 #include "recipe/policy.h"
 
@@ -15,24 +19,28 @@ namespace scalekeeper {
 
 class CurrentQuantizer : public Quantizer {
  public:
-  CurrentQuantizer(std::string name, const Policy& policy, Device device,
-                   Usages usages, Allocator* allocator);
+  // Of `slot` only the amax word, where a non-finite amax raises the flag; it
+  // outlives the quantizer and lies on `device`.
+  CurrentQuantizer(std::string name, const Policy& policy, SlotView slot,
+                   Device device, Usages usages, Allocator* allocator);
 
  protected:
   absl::Status QuantizeImpl(const Call& call, QuantizedTensor* out) override;
-  absl::StatusOr<QuantizedTensor> MakeEmptyImpl(int64_t rows, int64_t cols,
-                                                Usages usages) const override;
+  absl::StatusOr<QuantizedTensor> MakeEmptyImpl(
+      const EmptyCall& call) const override;
   absl::Status CalibrateImpl(const Call& call) override;
   absl::StatusOr<Statistics> MeasureImpl(const ConstTensorView& x,
                                          Stream stream) const override;
 
  private:
-  // The scale for `x` into `out`; `tensor_amax` is a scratch word.
-  absl::Status MakeScale(const ConstTensorView& x, uint32_t* tensor_amax,
-                         const kernels::ScaleOutput& out,
-                         const uint32_t* noop_flag, Stream stream) const;
+  // Where a cast of `x` into a tensor with these buffers takes its scale from.
+  absl::StatusOr<kernels::CastScale> MakeScale(const ConstTensorView& x,
+                                               const PerTensorBuffers& buffers,
+                                               const uint32_t* noop_flag,
+                                               Stream stream) const;
 
   const Policy policy_;
+  const SlotView slot_;
 };
 
 }  // namespace scalekeeper

@@ -12,6 +12,7 @@
 
 #include "amax/slot_view.h"
 #include "quantizer/kernels.h"
+#include "quantizer/per_tensor.h"
 #include "quantizer/quantizer.h"
 #include "recipe/policy.h"
 
@@ -25,17 +26,18 @@ class DelayedQuantizer : public Quantizer {
 
  protected:
   absl::Status QuantizeImpl(const Call& call, QuantizedTensor* out) override;
-  absl::StatusOr<QuantizedTensor> MakeEmptyImpl(int64_t rows, int64_t cols,
-                                                Usages usages) const override;
+  absl::StatusOr<QuantizedTensor> MakeEmptyImpl(
+      const EmptyCall& call) const override;
   absl::Status CalibrateImpl(const Call& call) override;
   absl::StatusOr<Statistics> MeasureImpl(const ConstTensorView& x,
                                          Stream stream) const override;
 
  private:
-  // The scale for `x` into `out`; `tensor_amax` is a scratch word.
-  absl::Status MakeScale(const ConstTensorView& x, uint32_t* tensor_amax,
-                         const kernels::ScaleOutput& out,
-                         const uint32_t* noop_flag, Stream stream) const;
+  // Where a cast of `x` into a tensor with these buffers takes its scale from.
+  absl::StatusOr<kernels::CastScale> MakeScale(const ConstTensorView& x,
+                                               const PerTensorBuffers& buffers,
+                                               const uint32_t* noop_flag,
+                                               Stream stream) const;
 
   const Policy policy_;
   const SlotView slot_;

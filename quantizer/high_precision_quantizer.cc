@@ -34,8 +34,9 @@ absl::Status HighPrecisionQuantizer::QuantizeImpl(const Call& call,
 }
 
 absl::StatusOr<QuantizedTensor> HighPrecisionQuantizer::MakeEmptyImpl(
-    int64_t rows, int64_t cols, Usages usages) const {
-  return AllocatePerTensor(rows, cols, policy_, usages, device(), allocator());
+    const EmptyCall& call) const {
+  return AllocatePerTensor(call.rows, call.cols, policy_, call.usages, device(),
+                           allocator(), call.stream);
 }
 
 absl::Status HighPrecisionQuantizer::CalibrateImpl(const Call&) {

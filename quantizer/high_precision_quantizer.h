@@ -21,8 +21,8 @@ class HighPrecisionQuantizer : public Quantizer {
 
  protected:
   absl::Status QuantizeImpl(const Call& call, QuantizedTensor* out) override;
-  absl::StatusOr<QuantizedTensor> MakeEmptyImpl(int64_t rows, int64_t cols,
-                                                Usages usages) const override;
+  absl::StatusOr<QuantizedTensor> MakeEmptyImpl(
+      const EmptyCall& call) const override;
   absl::Status CalibrateImpl(const Call& call) override;
   absl::StatusOr<Statistics> MeasureImpl(const ConstTensorView& x,
                                          Stream stream) const override;

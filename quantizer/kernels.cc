@@ -1,9 +1,9 @@
 // The one switch on the device kind of this package.
 #include "quantizer/kernels.h"
 
-#include "absl/strings/str_cat.h"
+#include "amax/slot_view.h"
 #include "base/status_macros.h"
-#include "numerics/amax.h"
+#include "quantizer/kernels_cuda.h"
 #include "quantizer/kernels_host.h"
 
 namespace scalekeeper::kernels {
@@ -14,43 +14,8 @@ bool RunsOnHost(const RunIf& run) {
          (run.only_if == nullptr || *run.only_if != 0);
 }
 
-// Calls `host()` for a host device; other devices have no kernels here.
-template <typename HostKernel>
-absl::Status Dispatch(const Device& device, HostKernel host) {
-  switch (device.kind) {
-    case DeviceKind::kHost:
-      host();
-      return absl::OkStatus();
-    case DeviceKind::kCuda:
-      break;
-  }
-  return absl::UnimplementedError(absl::StrCat(
-      "quantizer kernels: this build has none for device ", Name(device)));
-}
-
-// As Dispatch, when `run` says so.
-template <typename HostKernel>
-absl::Status DispatchIf(const Device& device, const RunIf& run,
-                        HostKernel host) {
-  return Dispatch(device, [&] {
-    if (RunsOnHost(run)) host();
-  });
-}
-
-void RaiseWord(uint32_t* word, uint32_t bits) {
-  uint32_t seen = __atomic_load_n(word, __ATOMIC_RELAXED);
-  while (seen < bits &&
-         !__atomic_compare_exchange_n(word, &seen, bits, /*weak=*/true,
-                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-  }
-}
-
-void WriteScale(float scale, float scale_inv, const ScaleOutput& out) {
-  if (out.scale != nullptr) *out.scale = scale;
-  if (out.row_wise_scale_inv != nullptr) *out.row_wise_scale_inv = scale_inv;
-  if (out.column_wise_scale_inv != nullptr) {
-    *out.column_wise_scale_inv = scale_inv;
-  }
+void AddTo(uint64_t* counter, int64_t count) {
+  __atomic_fetch_add(counter, static_cast<uint64_t>(count), __ATOMIC_RELAXED);
 }
 
 absl::Status CheckFormat(Format format) {
@@ -62,86 +27,87 @@ absl::Status CheckFormat(Format format) {
 }  // namespace
 
 absl::Status Amax(const ConstTensorView& x, uint32_t* amax, const RunIf& run,
-                  Stream) {
-  return DispatchIf(x.device, run, [&] { RaiseWord(amax, host::Amax(x)); });
+                  Stream stream) {
+  if (x.device.kind == DeviceKind::kCuda) {
+    return cuda::Amax(x, amax, run, stream);
+  }
+  if (RunsOnHost(run)) Observe({amax}, host::Amax(x));
+  return absl::OkStatus();
 }
 
-absl::Status SetWord(const Device& device, uint32_t* word, uint32_t value,
-                     const RunIf& run, Stream) {
-  return DispatchIf(device, run, [&] { *word = value; });
+absl::Status TensorAmax(const ConstTensorView& x, AmaxScratch* scratch,
+                        const RunIf& run, Stream stream) {
+  if (x.device.kind == DeviceKind::kCuda) {
+    return cuda::TensorAmax(x, scratch, run, stream);
+  }
+  if (RunsOnHost(run)) scratch->amax = host::Amax(x);
+  return absl::OkStatus();
 }
 
-absl::Status DelayedScale(const Device& device, const DelayedScaleInput& input,
-                          const ScaleOutput& out, const RunIf& run, Stream) {
-  return DispatchIf(device, run, [&] {
-    float scale = *input.scale;
-    float scale_inv = *input.scale_inv;
-    if (input.measure != nullptr && *input.measure != 0) {
-      const uint32_t amax = *input.tensor_amax;
-      if (amax != 0 && !IsNonFiniteAmax(amax)) {
-        scale =
-            ScaleFromAmax(FloatFromBits(amax), input.format_max, input.margin);
-        scale_inv = ScaleInverse(scale);
-      }
-    }
-    WriteScale(scale, scale_inv, out);
-  });
-}
-
-absl::Status CurrentScale(const Device& device, const uint32_t* tensor_amax,
-                          const CurrentScaleOptions& options,
-                          const ScaleOutput& out, const RunIf& run, Stream) {
-  return DispatchIf(device, run, [&] {
-    const float scale = CurrentScaleFromAmax(*tensor_amax, options);
-    WriteScale(scale, ScaleInverse(scale), out);
-  });
-}
-
-absl::Status Cast(const ConstTensorView& x, const float* scale, Format format,
-                  const CastOutput& out, const RunIf& run, Stream) {
+absl::Status Cast(const ConstTensorView& x, const CastScale& scale,
+                  Format format, const CastOutput& out, const RunIf& run,
+                  Stream stream) {
   SK_RETURN_IF_ERROR(CheckFormat(format));
-  return DispatchIf(x.device, run, [&] {
-    // Several threads may raise the caller's word at once.
-    uint32_t amax = 0;
-    CastOutput local = out;
-    if (out.amax != nullptr) local.amax = &amax;
-    host::Cast(x, *scale, format, local);
-    if (out.amax != nullptr) RaiseWord(out.amax, amax);
-  });
+  if (x.device.kind == DeviceKind::kCuda) {
+    return cuda::Cast(x, scale, format, out, run, stream);
+  }
+  if (!RunsOnHost(run)) return absl::OkStatus();
+  const float factor = ResolveScale(scale);
+  WriteScaleInverse(scale, factor);
+  // Several threads may raise the caller's word at once.
+  uint32_t amax = 0;
+  CastOutput local = out;
+  if (out.amax != nullptr) local.amax = &amax;
+  host::Cast(x, factor, format, local);
+  if (out.amax != nullptr) Observe({out.amax}, amax);
+  if (out.counters != nullptr) {
+    const Statistics counts =
+        host::MeasureCast(x, factor, ScaleInverse(factor), format);
+    AddTo(&out.counters->nonzero, counts.nonzero);
+    AddTo(&out.counters->underflow, counts.underflow);
+    AddTo(&out.counters->saturation, counts.saturation);
+    AddTo(&out.counters->non_finite, counts.non_finite);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Decode(const ConstTensorView& codes, Format format,
-                    const float* scale_inv, const TensorView& out, Stream) {
+                    const float* scale_inv, const TensorView& out,
+                    Stream stream) {
   SK_RETURN_IF_ERROR(CheckFormat(format));
-  return Dispatch(out.device,
-                  [&] { host::Decode(codes, format, *scale_inv, out); });
+  if (out.device.kind == DeviceKind::kCuda) {
+    return cuda::Decode(codes, format, scale_inv, out, stream);
+  }
+  host::Decode(codes, format, *scale_inv, out);
+  return absl::OkStatus();
 }
 
 absl::Status Convert(const ConstTensorView& x, const TensorView& out,
-                     const RunIf& run, Stream) {
-  return DispatchIf(out.device, run, [&] { host::Convert(x, out); });
+                     const RunIf& run, Stream stream) {
+  if (out.device.kind == DeviceKind::kCuda) {
+    return cuda::Convert(x, out, run, stream);
+  }
+  if (RunsOnHost(run)) host::Convert(x, out);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Statistics> MeasureCast(const ConstTensorView& x,
-                                       const float* scale,
-                                       const float* scale_inv, Format format,
-                                       Stream) {
+                                       const CastScale& scale, Format format,
+                                       Stream stream) {
   SK_RETURN_IF_ERROR(CheckFormat(format));
-  Statistics result;
-  absl::Status status = Dispatch(x.device, [&] {
-    result = host::MeasureCast(x, *scale, *scale_inv, format);
-  });
-  if (!status.ok()) return status;
-  return result;
+  if (x.device.kind == DeviceKind::kCuda) {
+    return cuda::MeasureCast(x, scale, format, stream);
+  }
+  const float factor = ResolveScale(scale);
+  return host::MeasureCast(x, factor, ScaleInverse(factor), format);
 }
 
 absl::StatusOr<Statistics> MeasureConvert(const ConstTensorView& x, DType dtype,
-                                          Stream) {
-  Statistics result;
-  absl::Status status =
-      Dispatch(x.device, [&] { result = host::MeasureConvert(x, dtype); });
-  if (!status.ok()) return status;
-  return result;
+                                          Stream stream) {
+  if (x.device.kind == DeviceKind::kCuda) {
+    return cuda::MeasureConvert(x, dtype, stream);
+  }
+  return host::MeasureConvert(x, dtype);
 }
 
 }  // namespace scalekeeper::kernels

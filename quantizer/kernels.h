@@ -16,7 +16,7 @@
 //   out.column_wise = turned;  // C x R
 //   out.amax = &amax_bits;     // raised to the tensor's amax
 //   SK_RETURN_IF_ERROR(
-//       kernels::Cast(x, &scale, Format::kE4M3, out, {}, stream));
+//       kernels::Cast(x, GivenScale(&scale), Format::kE4M3, out, {}, stream));
 #ifndef SCALEKEEPER_QUANTIZER_KERNELS_H_
 #define SCALEKEEPER_QUANTIZER_KERNELS_H_
 
@@ -27,7 +27,7 @@
 #include "base/device.h"
 #include "base/tensor_view.h"
 #include "numerics/format.h"
-#include "numerics/scale.h"
+#include "quantizer/cast_scale.h"
 #include "quantizer/statistics.h"
 
 namespace scalekeeper::kernels {
@@ -42,50 +42,38 @@ struct RunIf {
 absl::Status Amax(const ConstTensorView& x, uint32_t* amax, const RunIf& run,
                   Stream stream);
 
-// *word = value.
-absl::Status SetWord(const Device& device, uint32_t* word, uint32_t value,
-                     const RunIf& run, Stream stream);
-
-// Where a scale kernel leaves its result; null pointers are left out.
-struct ScaleOutput {
-  float* scale = nullptr;
-  float* row_wise_scale_inv = nullptr;
-  float* column_wise_scale_inv = nullptr;
+// Zero before its first use; `amax` is the result, the rest is the kernel's.
+struct AmaxScratch {
+  uint32_t amax = 0;
+  uint32_t folding = 0;
+  uint32_t arrived = 0;
 };
 
-// A delayed slot's words (amax/slot_view.h).
-struct DelayedScaleInput {
-  const float* scale = nullptr;
-  const float* scale_inv = nullptr;
-  const uint32_t* measure = nullptr;
-  // The tensor's own amax, used only while *measure is not zero.
-  const uint32_t* tensor_amax = nullptr;
-  float format_max = 448.0f;
-  int margin = 0;
+// scratch->amax = bits of max |x| (set, not raised; 0 for zero elements).
+absl::Status TensorAmax(const ConstTensorView& x, AmaxScratch* scratch,
+                        const RunIf& run, Stream stream);
+
+// Counts of the elements that casts met (numerics.md section 7), added to.
+struct CastCounters {
+  uint64_t nonzero = 0;
+  uint64_t underflow = 0;
+  uint64_t saturation = 0;
+  uint64_t non_finite = 0;
 };
-
-// The slot's scale; while *measure is set and the tensor's amax is finite and
-// not 0, ScaleFromAmax of that (numerics.md section 3).
-absl::Status DelayedScale(const Device& device, const DelayedScaleInput& input,
-                          const ScaleOutput& out, const RunIf& run,
-                          Stream stream);
-
-// Current scaling from the tensor's own amax (numerics.md section 4).
-absl::Status CurrentScale(const Device& device, const uint32_t* tensor_amax,
-                          const CurrentScaleOptions& options,
-                          const ScaleOutput& out, const RunIf& run,
-                          Stream stream);
 
 // Null pointers are left out.
 struct CastOutput {
   uint8_t* row_wise = nullptr;     // R x C codes, row-major
   uint8_t* column_wise = nullptr;  // C x R codes, row-major
   uint32_t* amax = nullptr;        // raised to max |x|
+  CastCounters* counters = nullptr;
 };
 
-// code = rne(float32(x) * *scale), saturating. E4M3 and E5M2.
-absl::Status Cast(const ConstTensorView& x, const float* scale, Format format,
-                  const CastOutput& out, const RunIf& run, Stream stream);
+// code = rne(float32(x) * scale), saturating. E4M3 and E5M2. Writes 1 / scale
+// where `scale` asks for it, also for zero elements.
+absl::Status Cast(const ConstTensorView& x, const CastScale& scale,
+                  Format format, const CastOutput& out, const RunIf& run,
+                  Stream stream);
 
 // out = decode(code) * *scale_inv, a float32 product rounded to out's dtype.
 // `codes` is a view of uint8 codes with out's shape.
@@ -100,8 +88,7 @@ absl::Status Convert(const ConstTensorView& x, const TensorView& out,
 // The counts and sums of Statistics for a cast with this scale, or for storing
 // x in `dtype`. Synchronizes.
 absl::StatusOr<Statistics> MeasureCast(const ConstTensorView& x,
-                                       const float* scale,
-                                       const float* scale_inv, Format format,
+                                       const CastScale& scale, Format format,
                                        Stream stream);
 absl::StatusOr<Statistics> MeasureConvert(const ConstTensorView& x, DType dtype,
                                           Stream stream);

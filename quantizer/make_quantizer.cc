@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/device_memory.h"
 #include "base/status_macros.h"
 #include "quantizer/current_quantizer.h"
 #include "quantizer/delayed_quantizer.h"
@@ -67,10 +68,8 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeQuantizer(RecipeState* state,
         absl::StrCat("slot: got ", slot.value, ", want 0..",
                      state->slot_count(), " exclusive"));
   }
-  if (state->device().kind != DeviceKind::kHost) {
-    return absl::UnimplementedError(
-        absl::StrCat(state->name(slot), ": this build has no quantizers for ",
-                     Name(state->device())));
+  if (allocator == nullptr) {
+    SK_ASSIGN_OR_RETURN(allocator, DefaultAllocator(state->device()));
   }
   const std::vector<Policy>& policies = state->policies(slot);
   bool phased = false;

@@ -14,33 +14,24 @@ namespace scalekeeper {
 
 // Pointers into a tensor made by AllocatePerTensor; null for absent uses.
 struct PerTensorBuffers {
-  uint32_t* amax = nullptr;  // of this tensor alone
-  kernels::ScaleOutput scale;
+  kernels::AmaxScratch* amax = nullptr;  // of this tensor alone
+  float* row_wise_scale_inv = nullptr;
+  float* column_wise_scale_inv = nullptr;
   kernels::CastOutput codes;
 };
 
 inline PerTensorBuffers BuffersOf(QuantizedTensor* tensor) {
   PerTensorBuffers buffers;
-  buffers.amax = tensor->workspace.as<uint32_t>();
-  buffers.scale.scale = tensor->workspace.as<float>() + 1;
+  buffers.amax = tensor->workspace.as<kernels::AmaxScratch>();
   if (tensor->row_wise) {
     buffers.codes.row_wise = tensor->row_wise->codes.as<uint8_t>();
-    buffers.scale.row_wise_scale_inv = tensor->row_wise->scale_inv.as<float>();
+    buffers.row_wise_scale_inv = tensor->row_wise->scale_inv.as<float>();
   }
   if (tensor->column_wise) {
     buffers.codes.column_wise = tensor->column_wise->codes.as<uint8_t>();
-    buffers.scale.column_wise_scale_inv =
-        tensor->column_wise->scale_inv.as<float>();
+    buffers.column_wise_scale_inv = tensor->column_wise->scale_inv.as<float>();
   }
   return buffers;
-}
-
-// *amax = bits of max |x|.
-inline absl::Status MeasureAmax(const ConstTensorView& x, uint32_t* amax,
-                                const kernels::RunIf& run, Stream stream) {
-  absl::Status status = kernels::SetWord(x.device, amax, 0, run, stream);
-  if (!status.ok()) return status;
-  return kernels::Amax(x, amax, run, stream);
 }
 
 }  // namespace scalekeeper

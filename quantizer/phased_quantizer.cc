@@ -22,8 +22,8 @@ absl::Status PhasedQuantizer::QuantizeImpl(const Call& call,
 }
 
 absl::StatusOr<QuantizedTensor> PhasedQuantizer::MakeEmptyImpl(
-    int64_t rows, int64_t cols, Usages usages) const {
-  return active()->MakeEmptyImpl(rows, cols, usages);
+    const EmptyCall& call) const {
+  return active()->MakeEmptyImpl(call);
 }
 
 absl::Status PhasedQuantizer::CalibrateImpl(const Call& call) {

@@ -4,8 +4,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/device_memory.h"
 #include "base/status_macros.h"
-#include "numerics/bits.h"
 #include "quantizer/kernels.h"
 
 namespace scalekeeper {
@@ -14,9 +14,12 @@ namespace {
 // More than any memory holds; keeps products of extents from overflowing.
 constexpr int64_t kMaxElements = int64_t{1} << 48;
 
+// Read by queued copies: lives as long as the process.
+constexpr float kOne = 1.0f;
+
 // Codes, and the scale_inv where there is one, of one use.
 absl::StatusOr<QuantizedData> AllocateUse(const QuantizedTensor& tensor,
-                                          Allocator* allocator) {
+                                          Allocator* allocator, Stream stream) {
   QuantizedData data;
   const size_t elements = static_cast<size_t>(tensor.rows * tensor.cols);
   SK_ASSIGN_OR_RETURN(
@@ -28,9 +31,8 @@ absl::StatusOr<QuantizedData> AllocateUse(const QuantizedTensor& tensor,
   data.scale_rows = 1;
   data.scale_cols = 1;
   // A tensor that is used before it was quantized has no sentinel scale.
-  SK_RETURN_IF_ERROR(kernels::SetWord(tensor.device,
-                                      data.scale_inv.as<uint32_t>(),
-                                      BitsFromFloat(1.0f), {}, Stream{}));
+  SK_RETURN_IF_ERROR(
+      Copy(tensor.device, data.scale_inv.data(), &kOne, sizeof(kOne), stream));
   return data;
 }
 
@@ -53,7 +55,8 @@ ConstTensorView ColumnWiseCodes(const QuantizedTensor& tensor) {
 absl::StatusOr<QuantizedTensor> AllocatePerTensor(int64_t rows, int64_t cols,
                                                   const Policy& policy,
                                                   Usages usages, Device device,
-                                                  Allocator* allocator) {
+                                                  Allocator* allocator,
+                                                  Stream stream) {
   if (rows < 0 || cols < 0 || (cols > 0 && rows > kMaxElements / cols)) {
     return absl::InvalidArgumentError(
         absl::StrCat("shape: got ", rows, "x", cols,
@@ -71,14 +74,19 @@ absl::StatusOr<QuantizedTensor> AllocatePerTensor(int64_t rows, int64_t cols,
   tensor.high_precision_dtype = policy.high_precision_dtype;
   tensor.device = device;
   if (usages.row_wise) {
-    SK_ASSIGN_OR_RETURN(tensor.row_wise, AllocateUse(tensor, allocator));
+    SK_ASSIGN_OR_RETURN(tensor.row_wise,
+                        AllocateUse(tensor, allocator, stream));
   }
   if (usages.column_wise) {
-    SK_ASSIGN_OR_RETURN(tensor.column_wise, AllocateUse(tensor, allocator));
+    SK_ASSIGN_OR_RETURN(tensor.column_wise,
+                        AllocateUse(tensor, allocator, stream));
   }
   if (policy.scaling != Scaling::kHighPrecision) {
-    SK_ASSIGN_OR_RETURN(tensor.workspace,
-                        Buffer::Allocate(allocator, 2 * sizeof(uint32_t)));
+    SK_ASSIGN_OR_RETURN(
+        tensor.workspace,
+        Buffer::Allocate(allocator, sizeof(kernels::AmaxScratch)));
+    SK_RETURN_IF_ERROR(FillBytes(device, tensor.workspace.data(), 0,
+                                 tensor.workspace.size(), stream));
   }
   return tensor;
 }

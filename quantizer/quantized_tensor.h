@@ -56,9 +56,8 @@ struct QuantizedTensor {
   std::optional<QuantizedData> row_wise;
   std::optional<QuantizedData> column_wise;
 
-  // Two device words that Quantize computes in, here so that it allocates
-  // nothing: the bits of the tensor's own amax (written only where the scale is
-  // made from it), and the scale. Empty in high precision.
+  // Where Quantize finds the tensor's own amax (kernels::AmaxScratch), here so
+  // that it allocates nothing. Empty in high precision.
   Buffer workspace;
 
   Usages usages() const {
@@ -80,10 +79,12 @@ ConstTensorView ColumnWiseCodes(const QuantizedTensor& tensor);
 // per-tensor scaling (kDelayed, kCurrent, and kCustom with FP8 codes) or,
 // without scales, kHighPrecision. InvalidArgument on a negative or absurd
 // extent or without any usage; the allocator's error when there is no memory.
+// What is written is queued on `stream`.
 absl::StatusOr<QuantizedTensor> AllocatePerTensor(int64_t rows, int64_t cols,
                                                   const Policy& policy,
                                                   Usages usages, Device device,
-                                                  Allocator* allocator);
+                                                  Allocator* allocator,
+                                                  Stream stream = Stream());
 
 // "delayed E4M3 128x256 row-wise on host".
 std::string Describe(const QuantizedTensor& tensor);

@@ -39,9 +39,9 @@ absl::Status Quantizer::Unimplemented(absl::string_view call) const {
 absl::StatusOr<QuantizedTensor> Quantizer::Quantize(ConstTensorView x,
                                                     Stream stream) {
   SK_RETURN_IF_ERROR(CheckInput(x));
-  SK_ASSIGN_OR_RETURN(QuantizedTensor out, MakeEmpty(x.rows, x.cols));
-  SK_RETURN_IF_ERROR(
-      QuantizeImpl({x, /*noop_flag=*/nullptr, observes(x), stream}, &out));
+  SK_ASSIGN_OR_RETURN(QuantizedTensor out, MakeEmpty(x.rows, x.cols, stream));
+  SK_RETURN_IF_ERROR(QuantizeImpl(
+      {x, /*noop_flag=*/nullptr, observes(x), counters_, stream}, &out));
   return out;
 }
 
@@ -63,7 +63,7 @@ absl::Status Quantizer::QuantizeInto(ConstTensorView x, QuantizedTensor* out,
         absl::StrCat("out: got device ", Name(out->device), ", want ",
                      Name(device_), " (", name_, ")"));
   }
-  return QuantizeImpl({x, noop_flag, observes(x), stream}, out);
+  return QuantizeImpl({x, noop_flag, observes(x), counters_, stream}, out);
 }
 
 absl::Status Quantizer::Dequantize(const QuantizedTensor& q, TensorView out,
@@ -72,16 +72,17 @@ absl::Status Quantizer::Dequantize(const QuantizedTensor& q, TensorView out,
   return DequantizeImpl(q, out, stream);
 }
 
-absl::StatusOr<QuantizedTensor> Quantizer::MakeEmpty(int64_t rows,
-                                                     int64_t cols) const {
+absl::StatusOr<QuantizedTensor> Quantizer::MakeEmpty(int64_t rows, int64_t cols,
+                                                     Stream stream) const {
   Usages usages = usages_;
   if (usages.row_wise && InferenceGuard::active()) usages.column_wise = false;
-  return MakeEmptyImpl(rows, cols, usages);
+  return MakeEmptyImpl({rows, cols, usages, stream});
 }
 
 absl::Status Quantizer::Calibrate(ConstTensorView x, Stream stream) {
   SK_RETURN_IF_ERROR(CheckInput(x));
-  return CalibrateImpl({x, /*noop_flag=*/nullptr, observes(x), stream});
+  return CalibrateImpl({x, /*noop_flag=*/nullptr, observes(x),
+                        /*counters=*/nullptr, stream});
 }
 
 absl::StatusOr<Statistics> Quantizer::Measure(ConstTensorView x,
@@ -90,8 +91,8 @@ absl::StatusOr<Statistics> Quantizer::Measure(ConstTensorView x,
   return MeasureImpl(x, stream);
 }
 
-absl::StatusOr<QuantizedTensor> Quantizer::MakeEmptyImpl(int64_t, int64_t,
-                                                         Usages) const {
+absl::StatusOr<QuantizedTensor> Quantizer::MakeEmptyImpl(
+    const EmptyCall&) const {
   return Unimplemented("MakeEmpty");
 }
 
@@ -114,9 +115,10 @@ absl::Status Quantizer::CheckMadeUnder(const Policy& policy,
                                        const QuantizedTensor& out) const {
   const bool high_precision = policy.scaling == Scaling::kHighPrecision;
   if (out.scaling == policy.scaling &&
-      (high_precision ? out.high_precision_dtype == policy.high_precision_dtype
-                      : out.format == policy.format &&
-                            out.workspace.size() >= 2 * sizeof(uint32_t))) {
+      (high_precision
+           ? out.high_precision_dtype == policy.high_precision_dtype
+           : out.format == policy.format &&
+                 out.workspace.size() >= sizeof(kernels::AmaxScratch))) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(

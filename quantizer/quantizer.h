@@ -7,8 +7,8 @@
 //
 // Quantize also observes: the tensor's amax is accumulated into the slot,
 // unless observation is off (set_observing(false), or an InferenceGuard on this
-// thread). Zero elements work and observe nothing. Only a delayed policy
-// observes; scales change in RecipeState::EndStep and nowhere else.
+// thread). Zero elements work and observe nothing. Scales
+// change in RecipeState::EndStep and nowhere else.
 //
 // Work is queued on `stream`; only Measure synchronizes. Errors:
 // InvalidArgument naming the argument and its value for a null view, a wrong
@@ -36,6 +36,7 @@
 #include "amax/recipe_state.h"
 #include "base/buffer.h"
 #include "base/tensor_view.h"
+#include "quantizer/kernels.h"
 #include "quantizer/quantized_tensor.h"
 #include "quantizer/statistics.h"
 
@@ -58,8 +59,10 @@ class Quantizer {
                             const uint32_t* noop_flag, Stream stream);
   absl::Status Dequantize(const QuantizedTensor& q, TensorView out,
                           Stream stream) const;
-  // Memory for a rows x cols tensor: codes uninitialized, scale_inv 1.
-  absl::StatusOr<QuantizedTensor> MakeEmpty(int64_t rows, int64_t cols) const;
+  // Memory for a rows x cols tensor: codes uninitialized, scale_inv 1 (queued
+  // on `stream`).
+  absl::StatusOr<QuantizedTensor> MakeEmpty(int64_t rows, int64_t cols,
+                                            Stream stream = Stream()) const;
   // Observes the amax of `x` without making codes.
   absl::Status Calibrate(ConstTensorView x, Stream stream);
 
@@ -74,6 +77,10 @@ class Quantizer {
   void set_usages(Usages usages) { usages_ = usages; }
   bool observing() const { return observing_; }
   void set_observing(bool observing) { observing_ = observing; }
+  // Device words (may be null) to which every cast of Quantize and QuantizeInto
+  // adds what it met: statistics without another pass over the tensor.
+  // Borrowed.
+  void set_counters(kernels::CastCounters* counters) { counters_ = counters; }
 
  protected:
   // What a public call has checked: the view is valid, high precision and on
@@ -82,10 +89,18 @@ class Quantizer {
     ConstTensorView x;
     const uint32_t* noop_flag = nullptr;
     bool observe = true;
+    kernels::CastCounters* counters = nullptr;
+    Stream stream;
+  };
+  // What MakeEmpty was asked for.
+  struct EmptyCall {
+    int64_t rows = 0;
+    int64_t cols = 0;
+    Usages usages;
     Stream stream;
   };
 
-  // The allocator is borrowed; null means the device's default.
+  // The allocator is borrowed; null means the host's.
   Quantizer(std::string name, Device device, Usages usages,
             Allocator* allocator);
 
@@ -94,9 +109,8 @@ class Quantizer {
   virtual absl::Status QuantizeImpl(const Call& call, QuantizedTensor* out) = 0;
   // Optional; Unimplemented where a subclass has none. Dequantize by default
   // does what the tensor's own fields say.
-  virtual absl::StatusOr<QuantizedTensor> MakeEmptyImpl(int64_t rows,
-                                                        int64_t cols,
-                                                        Usages usages) const;
+  virtual absl::StatusOr<QuantizedTensor> MakeEmptyImpl(
+      const EmptyCall& call) const;
   virtual absl::Status DequantizeImpl(const QuantizedTensor& q,
                                       const TensorView& out,
                                       Stream stream) const;
@@ -121,6 +135,7 @@ class Quantizer {
   Usages usages_;
   Allocator* allocator_;
   bool observing_ = true;
+  kernels::CastCounters* counters_ = nullptr;
 };
 
 // The quantizer that the recipe gives a slot, the one switch over scalings. A

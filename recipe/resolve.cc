@@ -108,8 +108,8 @@ class Resolver {
     }
   }
 
-  bool HasLayerRule(int pattern) const {
-    for (uint32_t rule : rules_of_[static_cast<size_t>(pattern)]) {
+  bool HasLayerRule(size_t pattern) const {
+    for (uint32_t rule : rules_of_[pattern]) {
       if (rules_[rule].rule->selector.by_layer) return true;
     }
     return false;
@@ -118,9 +118,9 @@ class Resolver {
   // Fills matched_ and the layer limits of by-layer rules.
   void MatchModules() {
     const PatternSet set(patterns_);
-    std::vector<char> by_layer;
+    std::vector<bool> by_layer(patterns_.size());
     for (size_t i = 0; i < patterns_.size(); ++i) {
-      by_layer.push_back(HasLayerRule(static_cast<int>(i)));
+      by_layer[i] = HasLayerRule(i);
     }
     std::vector<std::vector<int64_t>> numbers(patterns_.size());
     matched_.resize(modules_.size());

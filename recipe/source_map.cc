@@ -44,6 +44,7 @@ void Faults::Add(absl::string_view path, absl::string_view message) {
 absl::Status Faults::ToStatus() const {
   if (faults_.empty()) return absl::OkStatus();
   std::vector<const Fault*> sorted;
+  sorted.reserve(faults_.size());
   for (const Fault& fault : faults_) sorted.push_back(&fault);
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const Fault* a, const Fault* b) {

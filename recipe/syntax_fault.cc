@@ -26,6 +26,7 @@ struct Fault {
 
 std::vector<std::string> FieldNames(const Descriptor& descriptor) {
   std::vector<std::string> names;
+  names.reserve(static_cast<size_t>(descriptor.field_count()));
   for (int i = 0; i < descriptor.field_count(); ++i) {
     names.push_back(descriptor.field(i)->name());
   }
@@ -35,6 +36,7 @@ std::vector<std::string> FieldNames(const Descriptor& descriptor) {
 std::vector<std::string> EnumNames(const FieldDescriptor& field) {
   std::vector<std::string> names;
   if (field.enum_type() == nullptr) return names;
+  names.reserve(static_cast<size_t>(field.enum_type()->value_count()));
   for (int i = 0; i < field.enum_type()->value_count(); ++i) {
     names.push_back(field.enum_type()->value(i)->name());
   }

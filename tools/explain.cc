@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct Cell {
 
 std::vector<Cell> Cells(const ResolvedModule& module) {
   std::vector<Cell> cells;
+  cells.reserve(std::size(kItems));
   for (size_t i = 0; i < 3; ++i) {
     cells.push_back({Describe(module.policies[i]), module.policy_origins[i]});
   }

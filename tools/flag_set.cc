@@ -1,6 +1,7 @@
 #include "tools/flag_set.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -116,7 +117,8 @@ absl::Status FlagSet::ParseFlags(absl::Span<const std::string> args,
   for (size_t i = 0; i < args.size(); ++i) {
     absl::string_view arg = args[i];
     if (arg == "--") {
-      operands.insert(operands.end(), args.begin() + static_cast<long>(i) + 1,
+      operands.insert(operands.end(),
+                      args.begin() + static_cast<std::ptrdiff_t>(i) + 1,
                       args.end());
       break;
     }
@@ -187,6 +189,7 @@ std::string FlagSet::Help() const {
       "Usage: scalekeeper ", command_, flags_.empty() ? "" : " [FLAGS]",
       operands_.empty() ? "" : " ", operands_, "\n\n", description_, "\n");
   std::vector<std::pair<std::string, std::string>> rows;
+  rows.reserve(flags_.size() + 1);
   for (const Flag& flag : flags_) {
     rows.emplace_back(
         absl::StrCat("--", flag.name, flag.placeholder.empty() ? "" : "=",

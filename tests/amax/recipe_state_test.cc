@@ -260,7 +260,10 @@ TEST(RecipeStateTest, OnlyDelayedSlotsHaveState) {  // B11, state part
   EXPECT_EQ(state->View(m.input).amax, nullptr) << "before Freeze";
   ASSERT_THAT(state->Freeze(), IsOk());
   EXPECT_NE(state->View(m.input).amax, nullptr);
-  EXPECT_EQ(state->View(m.weight).amax, nullptr);
+  EXPECT_NE(state->View(m.weight).amax, nullptr) << "for its flag";
+  EXPECT_EQ(state->View(m.weight).scale, nullptr);
+  EXPECT_EQ(state->View(m.weight).measure, nullptr);
+  EXPECT_EQ(state->View(m.grad).amax, nullptr);
   EXPECT_EQ(state->View(m.grad).scale, nullptr);
   EXPECT_EQ(state->policy(m.grad).scaling, Scaling::kHighPrecision);
   EXPECT_THAT(state->Scale(m.weight, Stream{}),
@@ -268,6 +271,34 @@ TEST(RecipeStateTest, OnlyDelayedSlotsHaveState) {  // B11, state part
                        AllOf(HasSubstr("\"m/weight\""), HasSubstr("current"))));
   const AmaxMessageView message = ValueOrDie(state->AmaxMessage("default"));
   EXPECT_EQ(message.count, 1u + 5u) << "one slot and the control words";
+}
+
+TEST(RecipeStateTest, CurrentScalingRaisesItsFlagAndNothingElse) {  // B3
+  auto state = MakeState(
+      "defaults { all { format: E4M3 current { } } } "
+      "rule { module: \"d\" all { delayed { } } }");
+  const ModuleSlots c = ValueOrDie(state->AddModule("c"));
+  const ModuleSlots d = ValueOrDie(state->AddModule("d"));
+  ASSERT_THAT(state->Freeze(), IsOk());
+  Observe(state->View(c.input), FloatBits(8));
+  Observe(state->View(d.input), FloatBits(8));
+  ASSERT_THAT(state->EndStep(Stream{}), IsOk());
+  EXPECT_THAT(state->Check(Stream{}), IsOk());
+  for (const float amax : {kInf, kNaN}) {
+    Observe(state->View(c.input), FloatBits(amax));
+    ASSERT_THAT(state->EndStep(Stream{}), IsOk());
+    EXPECT_EQ(*state->View(c.input).amax, 0u) << "cleared for the next step";
+  }
+  EXPECT_THAT(state->Check(Stream{}),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("c/input")));
+  EXPECT_THAT(state->NonFiniteSlots(Stream{}),
+              IsOkAndHolds(::testing::ElementsAre("c/input")));
+  EXPECT_THAT(state->Scale(d.input, Stream{}), IsOkAndHolds(56.0f));
+  const uint32_t skip = 1;
+  ASSERT_THAT(state->ClearFlags(Stream{}), IsOk());
+  Observe(state->View(c.input), FloatBits(kInf));
+  ASSERT_THAT(state->EndStep(Stream{}, &skip), IsOk());
+  EXPECT_THAT(state->Check(Stream{}), IsOk()) << "the step was dropped";
 }
 
 TEST(RecipeStateTest, AddSlotTakesThePolicyOfItsModuleAndRole) {

@@ -667,9 +667,25 @@ TEST(PhasedQuantizerTest, FollowsTheActivePhase) {
   EXPECT_EQ(ScaleInv(current), 1.0f / 224.0f);
   EXPECT_EQ(ValueOrDie(rig.quantizer->Measure(x.view(), kStream)).scale,
             224.0f);
-  EXPECT_EQ(rig.ObservedAmax(), 0u);
-  EXPECT_THAT(rig.quantizer->Calibrate(x.view(), kStream), IsOk());
-  EXPECT_EQ(rig.ObservedAmax(), 0u);
+  EXPECT_EQ(rig.ObservedAmax(), AmaxBits(2.0f)) << "for the flag alone";
+  EXPECT_THAT(rig.module.state->EndStep(kStream), IsOk());
+  EXPECT_EQ(
+      ValueOrDie(rig.module.state->Scale(rig.module.slots.input, kStream)),
+      224.0f)
+      << "the delayed scale of the phase before";
+}
+
+TEST(CurrentQuantizerTest, NonFiniteTensorsRaiseTheFlagOfTheSlot) {  // B3
+  Rig rig(CurrentRecipe());
+  TestTensor good = TestTensor::Row(DType::kF32, {1.0f, 8.0f});
+  rig.Quantize(good);
+  EXPECT_THAT(rig.module.state->EndStep(kStream), IsOk());
+  EXPECT_THAT(rig.module.state->Check(kStream), IsOk());
+  TestTensor bad = TestTensor::Row(DType::kF32, {1.0f, kNaN});
+  EXPECT_EQ(ScaleInv(rig.Quantize(bad)), 1.0f);
+  EXPECT_THAT(rig.module.state->EndStep(kStream), IsOk());
+  EXPECT_THAT(rig.module.state->Check(kStream),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("input")));
 }
 
 // The least that a program's own quantizer can be.

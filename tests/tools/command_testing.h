@@ -25,13 +25,13 @@ inline CommandResult RunCommand(const std::vector<std::string>& args) {
 }
 
 // The path of a new file with that text.
-inline std::string WriteFile(const std::string& name, const std::string& text) {
+inline std::string NewFile(const std::string& name, const std::string& text) {
   const std::string path = ::testing::TempDir() + "/" + name;
   std::ofstream(path, std::ios::binary) << text;
   return path;
 }
 
-inline std::string ReadFile(const std::string& path) {
+inline std::string FileText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   EXPECT_TRUE(file.is_open()) << path;
   return {std::istreambuf_iterator<char>(file), {}};

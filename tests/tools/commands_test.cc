@@ -63,7 +63,7 @@ TEST(LintTest, PresetsAreClean) {
 }
 
 TEST(LintTest, EachFindingIsALineWithItsPlace) {
-  const std::string bad = WriteFile(
+  const std::string bad = NewFile(
       "bad.textproto",
       "defaults { all { delayed { margin: 99\n amax_history_len: 0 } } }\n"
       "rule { module: \".*\" all { high_precision {} } }\n"
@@ -86,13 +86,13 @@ TEST(LintTest, EachFindingIsALineWithItsPlace) {
 
 TEST(LintTest, ModuleNamesAddTheirChecks) {
   const std::string recipe =
-      WriteFile("rules.textproto",
-                "defaults { all { delayed {} } }\n"
-                "rule { module: \"a.*\" all { high_precision {} } }\n"
-                "rule { module: \"ab\" all { current {} } }\n"
-                "rule { module: \"q\" all { current {} } }\n"
-                "rule { module: \"r\" all { current {} } optional: true }\n");
-  const std::string modules = WriteFile("names.txt", "a\nab\n");
+      NewFile("rules.textproto",
+              "defaults { all { delayed {} } }\n"
+              "rule { module: \"a.*\" all { high_precision {} } }\n"
+              "rule { module: \"ab\" all { current {} } }\n"
+              "rule { module: \"q\" all { current {} } }\n"
+              "rule { module: \"r\" all { current {} } optional: true }\n");
+  const std::string modules = NewFile("names.txt", "a\nab\n");
   EXPECT_EQ(RunCommand({"lint", recipe}).exit_code, 0);
   CommandResult result = RunCommand({"lint", recipe, "--modules", modules});
   EXPECT_EQ(result.exit_code, 1);
@@ -102,9 +102,9 @@ TEST(LintTest, ModuleNamesAddTheirChecks) {
                                           "rule[2].module: got \"q\"")));
   // A warning is no finding.
   const std::string fine =
-      WriteFile("fine.textproto",
-                "defaults { all { delayed {} } } rule { module: \"r\" all { "
-                "current {} } optional: true }\n");
+      NewFile("fine.textproto",
+              "defaults { all { delayed {} } } rule { module: \"r\" all { "
+              "current {} } optional: true }\n");
   result = RunCommand({"lint", fine, "--modules", modules});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.err, HasSubstr("fine.textproto:1:40: warning: "
@@ -117,7 +117,7 @@ TEST(LintTest, TroubleGivesExitCode2) {
   EXPECT_EQ(result.err,
             "scalekeeper lint: want at least one FILE\n"
             "Try 'scalekeeper lint --help'.\n");
-  const std::string bad = WriteFile("bad.textproto", "defaults { }");
+  const std::string bad = NewFile("bad.textproto", "defaults { }");
   result = RunCommand({"lint", bad, "/no/such", "tensorwise"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, AllOf(HasSubstr("bad.textproto:1:1: error: "),
@@ -134,7 +134,7 @@ TEST(PresetsTest, ListsAndPrints) {
                         "weight, E5M2 for grad\n"));
   result = RunCommand({"presets", "tensorwise"});
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_EQ(result.out, ReadFile("recipe/presets/tensorwise.textproto"));
+  EXPECT_EQ(result.out, FileText("recipe/presets/tensorwise.textproto"));
   result = RunCommand({"presets", "tensorwize"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.err,
@@ -148,12 +148,12 @@ TEST(FingerprintTest, PrintsIt) {
             "f2b4f3689d470224\n");
   EXPECT_EQ(RunCommand({"fingerprint"}).exit_code, 2);
   EXPECT_EQ(RunCommand({"fingerprint", "/no/such"}).exit_code, 2);
-  const std::string bad = WriteFile("bad.textproto", "defaults { }");
+  const std::string bad = NewFile("bad.textproto", "defaults { }");
   EXPECT_EQ(RunCommand({"fingerprint", bad}).exit_code, 1);
 }
 
 TEST(DiffTest, EqualRecipesGiveNothing) {
-  const std::string spelled = WriteFile(
+  const std::string spelled = NewFile(
       "spelled.textproto",
       "defaults { all { delayed {} } weight { format: E4M3 delayed { margin: 0 "
       "} } } # the same\nname: \"another\"");
@@ -164,10 +164,10 @@ TEST(DiffTest, EqualRecipesGiveNothing) {
 
 TEST(DiffTest, NamesEveryFieldThatDiffers) {
   const std::string a =
-      WriteFile("a.textproto",
-                "defaults { all { delayed {} } }\n"
-                "rule { module: \"x\\\\.y\" weight { current {} } }");
-  const std::string b = WriteFile(
+      NewFile("a.textproto",
+              "defaults { all { delayed {} } }\n"
+              "rule { module: \"x\\\\.y\" weight { current {} } }");
+  const std::string b = NewFile(
       "b.textproto",
       "defaults { all { delayed { margin: 2 } } weight { high_precision {} } "
       "}\n"
@@ -190,7 +190,7 @@ TEST(DiffTest, NamesEveryFieldThatDiffers) {
 TEST(DiffTest, TroubleGivesExitCode2) {
   EXPECT_EQ(RunCommand({"diff", "tensorwise"}).exit_code, 2);
   EXPECT_EQ(RunCommand({"diff", "tensorwise", "/no/such"}).exit_code, 2);
-  const std::string bad = WriteFile("bad.textproto", "defaults { }");
+  const std::string bad = NewFile("bad.textproto", "defaults { }");
   const CommandResult result = RunCommand({"diff", bad, "tensorwise"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("bad.textproto:1:1: error: "));

@@ -33,7 +33,7 @@ TEST_P(GoldenTest, IsAsExpectedLineByLine) {
   const CommandResult result = RunCommand(args);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   const std::vector<std::string> want =
-      absl::StrSplit(ReadFile(absl::StrCat(kFolder, GetParam().name)), '\n');
+      absl::StrSplit(FileText(absl::StrCat(kFolder, GetParam().name)), '\n');
   const std::vector<std::string> got = absl::StrSplit(result.out, '\n');
   for (size_t i = 0; i < std::max(want.size(), got.size()); ++i) {
     EXPECT_EQ(i < got.size() ? got[i] : "(no line)",
@@ -70,7 +70,7 @@ TEST(ExplainTest, WarnsOfOptionalRulesThatMatchNothing) {
 }
 
 TEST(ExplainTest, JsonEscapesNames) {
-  const std::string modules = WriteFile("odd.txt", "a\"b\\c\td\xc3\xa9\n");
+  const std::string modules = NewFile("odd.txt", "a\"b\\c\td\xc3\xa9\n");
   const CommandResult result = RunCommand(
       {"explain", "tensorwise", "--modules", modules, "--output=json"});
   EXPECT_THAT(result.out,
@@ -78,16 +78,16 @@ TEST(ExplainTest, JsonEscapesNames) {
 }
 
 TEST(ExplainTest, FaultsOfTheRecipeGiveExitCode1) {
-  const std::string bad = WriteFile("bad.textproto", "defaults { }");
+  const std::string bad = NewFile("bad.textproto", "defaults { }");
   const std::string modules = absl::StrCat(kFolder, "modules.txt");
   CommandResult result = RunCommand({"explain", bad, "--modules", modules});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err,
               HasSubstr("bad.textproto:1:1: error: defaults.input"));
-  const std::string dead = WriteFile(
-      "dead.textproto",
-      "defaults { all { delayed {} } }\nrule { module: \"heads\" all { "
-      "high_precision {} } }");
+  const std::string dead =
+      NewFile("dead.textproto",
+              "defaults { all { delayed {} } }\nrule { module: \"heads\" all { "
+              "high_precision {} } }");
   result = RunCommand({"explain", dead, "--modules", modules});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("dead.textproto:2:8: error: rule[0].module"
@@ -128,7 +128,7 @@ TEST(ModuleNamesTest, FaultsNameFileAndLine) {
       {"a\nb\xff\n", ":2: error: not UTF-8 text\n"},
   };
   for (const auto& [text, message] : rows) {
-    const std::string path = WriteFile("names.txt", text);
+    const std::string path = NewFile("names.txt", text);
     const CommandResult result =
         RunCommand({"explain", "tensorwise", "--modules", path});
     EXPECT_EQ(result.exit_code, 2);
@@ -137,9 +137,9 @@ TEST(ModuleNamesTest, FaultsNameFileAndLine) {
 }
 
 TEST(ModuleNamesTest, BlanksCommentsCrLfAndAByteOrderMarkDoNotCount) {
-  const std::string path = WriteFile("names.txt",
-                                     "\xef\xbb\xbf"
-                                     "a\r\n\r\n# c\r\n  b  ");
+  const std::string path = NewFile("names.txt",
+                                   "\xef\xbb\xbf"
+                                   "a\r\n\r\n# c\r\n  b  ");
   const CommandResult result = RunCommand(
       {"explain", "high_precision", "--modules", path, "--output=json"});
   EXPECT_EQ(result.exit_code, 0);

@@ -77,7 +77,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], tags = [], **kwargs):
     cc_library(
         name = name,
         testonly = testonly,
-        srcs = [":" + name + "_objects"] + [s for s in srcs if not s.endswith(".cu")],
+        srcs = [":" + name + "_objects"] + [s for s in srcs if not s.endswith(".cu") and not s.endswith(".cuh")],
         hdrs = hdrs,
         tags = tags + ["manual"],
         # A test's cases register themselves; nothing else refers to them.

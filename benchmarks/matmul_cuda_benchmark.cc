@@ -1,0 +1,524 @@
+// Matmul on a GPU against the best that cuBLASLt's heuristic offers for the
+// same product, timed in the same program, call by call in turn.
+//
+//   matmul_cuda_benchmark                      # all rows, about a minute
+//   matmul_cuda_benchmark --benchmark_filter=8192
+//
+// Time is the GPU's (events around a batch of calls). Counters: `TFLOPs` of
+// Matmul; `bare_best` and `bare_first`, TFLOP/s of the fastest and of the first
+// of the heuristic's answers in a bare cublasLtMatmul; `ratio` = TFLOPs /
+// bare_best; `cold_ratio`: the same with the L2 cache evicted before each call.
+// Rows under host/: time of the calling thread per call, `bare` that
+// of cublasLtMatmul alone with the same algorithm, `ratio` = ours / bare.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/cuda/handles_cuda.h"
+#include "base/device_memory.h"
+#include "benchmark/benchmark.h"
+#include "gemm/cublaslt_handles.h"
+#include "gemm/cublaslt_plan.h"
+#include "gemm/cublaslt_types.h"
+#include "gemm/matmul.h"
+#include "gemm/matmul_kernels_cuda.h"
+
+namespace scalekeeper {
+namespace {
+
+constexpr size_t kBatch = 5;
+constexpr int kBareRounds = 3;
+constexpr int kIterations = 9;
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+const Device kDevice = Device::Cuda(0);
+
+void Check(const absl::Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  std::exit(1);
+}
+template <typename T>
+T ValueOf(absl::StatusOr<T> value) {
+  Check(value.status());
+  return *std::move(value);
+}
+void CheckCuda(cudaError_t error) { Check(CudaStatus(error, "CUDA")); }
+
+// y = activation(x w^T + bias) [+ y], x: M x K, w: N x K.
+struct Row {
+  std::string name;
+  int64_t m = 4096, n = 4096, k = 4096;
+  std::optional<Format> x_format = Format::kE4M3;  // nullopt: plain
+  Format w_format = Format::kE4M3;
+  DType plain = DType::kBF16;
+  DType out = DType::kBF16;
+  std::optional<Format> out_format = std::nullopt;
+  std::optional<DType> bias = std::nullopt;
+  Activation activation = Activation::kNone;
+  bool accumulate = false;
+  bool fast_accum = true;
+};
+
+std::vector<Row> Rows() {
+  const auto row = [](const std::string& name,
+                      const std::function<void(Row*)>& change) {
+    Row r;
+    r.name = name;
+    change(&r);
+    return r;
+  };
+  const auto big = [](Row* r) { r->m = r->n = r->k = 8192; };
+  const auto e5m2 = [](Row* r) { r->x_format = Format::kE5M2; };
+  return {
+      row("8192/bf16",
+          [&](Row* r) {
+            big(r);
+            r->x_format = std::nullopt;
+          }),
+      row("8192/bf16_k8184",
+          [&](Row* r) {
+            big(r);
+            r->k = 8184;
+            r->x_format = std::nullopt;
+          }),
+      row("8192/e4m3_fast", big),
+      row("8192/e4m3",
+          [&](Row* r) {
+            big(r);
+            r->fast_accum = false;
+          }),
+      row("8192/e5m2_e4m3",
+          [&](Row* r) {
+            big(r);
+            e5m2(r);
+          }),
+      row("8192/e4m3_out_f32",
+          [&](Row* r) {
+            big(r);
+            r->out = DType::kF32;
+          }),
+      row("4096/e4m3_fast", [](Row*) {}),
+      row("4096/e4m3", [](Row* r) { r->fast_accum = false; }),
+      row("4096/e4m3_out_f16", [](Row* r) { r->out = DType::kF16; }),
+      row("4096/out_e4m3_amax", [](Row* r) { r->out_format = Format::kE4M3; }),
+      row("4096/e5m2_e4m3_out_e5m2_amax",
+          [&](Row* r) {
+            e5m2(r);
+            r->out_format = Format::kE5M2;
+          }),
+      row("4096/bias_bf16", [](Row* r) { r->bias = DType::kBF16; }),
+      row("4096/bias_bf16_out_f32",
+          [](Row* r) {
+            r->bias = DType::kBF16;
+            r->out = DType::kF32;
+          }),
+      row("4096/bias_f16_out_f16",
+          [](Row* r) { r->bias = r->out = DType::kF16; }),
+      row("4096/bias_bf16_out_e4m3_amax",
+          [](Row* r) {
+            r->bias = DType::kBF16;
+            r->out_format = Format::kE4M3;
+          }),
+      row("4096/gelu", [](Row* r) { r->activation = Activation::kGelu; }),
+      row("4096/gelu_bias",
+          [](Row* r) {
+            r->activation = Activation::kGelu;
+            r->bias = DType::kBF16;
+          }),
+      row("4096/relu", [](Row* r) { r->activation = Activation::kRelu; }),
+      row("4096/relu_bias",
+          [](Row* r) {
+            r->activation = Activation::kRelu;
+            r->bias = DType::kBF16;
+          }),
+      row("4096/e5m2_e4m3_accumulate_f32",
+          [&](Row* r) {
+            e5m2(r);
+            r->out = DType::kF32;
+            r->accumulate = true;
+          }),
+      row("4096/accumulate_bf16", [](Row* r) { r->accumulate = true; }),
+      row("4096/n4088", [](Row* r) { r->n = 4088; }),
+      row("4096/m4095", [](Row* r) { r->m = 4095; }),
+      // cuBLASLt takes neither; what Matmul does instead.
+      row("4096/n4095_padded", [](Row* r) { r->n = 4095; }),
+      row("4096/k4095_padded", [](Row* r) { r->k = 4095; }),
+  };
+}
+
+// Everything that a row multiplies, on the GPU, with random values.
+class Operands {
+ public:
+  explicit Operands(const Row& row) : row_(row) {
+    allocator_ = ValueOf(DefaultAllocator(kDevice));
+    stream_ = ValueOf(CreateCudaStream());
+    const int64_t out_count = row.m * row.n;
+    if (row.x_format) {
+      x_ = Quantized(row.m, row.k, *row.x_format);
+      w_ = Quantized(row.n, row.k, row.w_format);
+    } else {
+      x_values_ = Random(CudaType(row.plain), row.m * row.k);
+      w_values_ = Random(CudaType(row.plain), row.n * row.k);
+    }
+    if (row.out_format) {
+      y8_ = Quantized(row.m, row.n, *row.out_format);
+      const float slot[3] = {0.0f, 1.0f, 1.0f};
+      slot_ = FromHost(slot, sizeof(slot));
+    } else {
+      y_ = Random(CudaType(row.out), out_count);
+    }
+    if (row.bias) bias_ = Random(CudaType(*row.bias), row.n);
+    workspace_ = ValueOf(Buffer::Allocate(allocator_, kWorkspaceBytes));
+    amax_word_ = ValueOf(Buffer::Allocate(allocator_, 4));
+    handle_ = ValueOf(CreateCublasLtHandle());
+    CheckCuda(cudaStreamSynchronize(stream_.get()));
+  }
+
+  void Multiply() {
+    MatmulOptions options;
+    options.transb = true;
+    options.fast_accum = row_.fast_accum;
+    options.activation = row_.activation;
+    options.accumulate = row_.accumulate;
+    ConstTensorView bias;
+    if (row_.bias) {
+      bias = ConstTensorView(
+          TensorView::Contiguous(bias_.data(), *row_.bias, 1, row_.n, kDevice));
+      options.bias = &bias;
+    }
+    const auto operand = [this](const std::optional<QuantizedTensor>& tensor,
+                                Buffer* values, int64_t rows) {
+      return tensor ? MatmulOperand(*tensor)
+                    : MatmulOperand(TensorView(TensorView::Contiguous(
+                          values->data(), row_.plain, rows, row_.k, kDevice)));
+    };
+    const MatmulOperand x = operand(x_, &x_values_, row_.m);
+    const MatmulOperand w = operand(w_, &w_values_, row_.n);
+    if (row_.out_format) {
+      Check(MatmulQuantized(x, w, &*y8_, Slot(), options, AsStream(stream_)));
+      return;
+    }
+    Check(Matmul(
+        x, w,
+        TensorView::Contiguous(y_.data(), row_.out, row_.m, row_.n, kDevice),
+        options, AsStream(stream_)));
+  }
+
+  // The same product as cuBLASLt knows it (gemm/matmul_plan_key.h).
+  MatmulPlanKey Key() const {
+    MatmulPlanKey key;
+    key.m = row_.n;
+    key.n = row_.m;
+    key.k = key.lda = key.ldb = row_.k;
+    key.ldd = row_.n;
+    key.op_a = CUBLAS_OP_T;
+    key.op_b = CUBLAS_OP_N;
+    key.compute = CUBLAS_COMPUTE_32F;
+    key.a_type = row_.x_format ? CudaType(row_.w_format) : CudaType(row_.plain);
+    key.b_type =
+        row_.x_format ? CudaType(*row_.x_format) : CudaType(row_.plain);
+    key.d_type =
+        row_.out_format ? CudaType(*row_.out_format) : CudaType(row_.out);
+    key.c_type = row_.out_format ? int64_t{CUDA_R_16BF} : int64_t{key.d_type};
+    key.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    if (row_.activation == Activation::kGelu) {
+      key.epilogue =
+          row_.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    } else if (row_.activation == Activation::kRelu) {
+      key.epilogue =
+          row_.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    } else if (row_.bias) {
+      key.epilogue = CUBLASLT_EPILOGUE_BIAS;
+    }
+    if (row_.bias) key.bias_type = CudaType(*row_.bias);
+    if (row_.x_format) {
+      key.flags |= MatmulPlanKey::kScaled;
+      if (row_.fast_accum) key.flags |= MatmulPlanKey::kFastAccum;
+    }
+    if (row_.accumulate) key.flags |= MatmulPlanKey::kAccumulate;
+    if (row_.out_format) key.flags |= MatmulPlanKey::kQuantizedOut;
+    return key;
+  }
+
+  MatmulPointers Pointers() {
+    MatmulPointers p;
+    p.a = w_ ? w_->row_wise->codes.data() : w_values_.data();
+    p.b = x_ ? x_->row_wise->codes.data() : x_values_.data();
+    p.d = y8_ ? y8_->row_wise->codes.data() : y_.data();
+    if (row_.bias) p.bias = bias_.data();
+    if (x_) {
+      p.a_scale = w_->row_wise->scale_inv.as<float>();
+      p.b_scale = x_->row_wise->scale_inv.as<float>();
+    }
+    if (y8_) {
+      p.d_scale = Slot().scale;
+      p.amax_d = amax_word_.as<uint32_t>();
+    }
+    return p;
+  }
+
+  MatmulSite Site() {
+    MatmulSite site;
+    site.handle = handle_.get();
+    site.workspace = workspace_.data();
+    site.workspace_bytes = kWorkspaceBytes;
+    site.stream = stream_.get();
+    return site;
+  }
+
+  cudaStream_t stream() const { return stream_.get(); }
+  double flops() const {
+    return 2.0 * static_cast<double>(row_.m) * static_cast<double>(row_.n) *
+           static_cast<double>(row_.k);
+  }
+
+ private:
+  SlotView Slot() {
+    return {slot_.as<uint32_t>(), slot_.as<float>() + 1, slot_.as<float>() + 2,
+            nullptr};
+  }
+  Buffer Random(cudaDataType_t type, int64_t count) {
+    Buffer buffer = ValueOf(Buffer::Allocate(
+        allocator_, static_cast<size_t>(count * BytesOf(type))));
+    Check(FillRandomOnDevice(type, buffer.data(), count, stream_.get()));
+    return buffer;
+  }
+  Buffer FromHost(const void* data, size_t bytes) {
+    Buffer buffer = ValueOf(Buffer::Allocate(allocator_, bytes));
+    Check(CopyFromHost(kDevice, buffer.data(), data, bytes, AsStream(stream_)));
+    return buffer;
+  }
+  QuantizedTensor Quantized(int64_t rows, int64_t cols, Format format) {
+    QuantizedTensor tensor;
+    tensor.rows = rows;
+    tensor.cols = cols;
+    tensor.scaling = Scaling::kDelayed;
+    tensor.format = format;
+    tensor.device = kDevice;
+    QuantizedData data;
+    data.codes = Random(CudaType(format), rows * cols);
+    const float scale_inv = 1.0f / 128;
+    data.scale_inv = FromHost(&scale_inv, sizeof(scale_inv));
+    data.scale_rows = data.scale_cols = 1;
+    tensor.row_wise = std::move(data);
+    return tensor;
+  }
+
+  const Row row_;
+  Allocator* allocator_ = nullptr;
+  CudaStream stream_;
+  CublasLtHandle handle_;
+  std::optional<QuantizedTensor> x_, w_, y8_;
+  Buffer x_values_, w_values_, y_, bias_, slot_, workspace_, amax_word_;
+};
+
+// GPU seconds of one call, over a batch: back to back, or each with what it
+// needs out of the L2 cache.
+class Timer {
+ public:
+  explicit Timer(cudaStream_t stream) : stream_(stream) {
+    for (CudaEvent& event : events_) event = ValueOf(CreateCudaEvent());
+    int l2_bytes = 0;
+    CheckCuda(cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize,
+                                     kDevice.index));
+    flush_ = ValueOf(Buffer::Allocate(ValueOf(DefaultAllocator(kDevice)),
+                                      2 * static_cast<size_t>(l2_bytes)));
+  }
+
+  double BackToBack(const std::function<void()>& call) {
+    call();
+    Record(0);
+    for (size_t i = 0; i < kBatch; ++i) call();
+    Record(1);
+    return Elapsed(0, 1) / kBatch;
+  }
+
+  double Cold(const std::function<void()>& call) {
+    double seconds = 0;
+    for (size_t i = 0; i < kBatch; ++i) {
+      CheckCuda(cudaMemsetAsync(flush_.data(), 0, flush_.size(), stream_));
+      Record(2 * i);
+      call();
+      Record(2 * i + 1);
+    }
+    for (size_t i = 0; i < kBatch; ++i) seconds += Elapsed(2 * i, 2 * i + 1);
+    return seconds / kBatch;
+  }
+
+ private:
+  void Record(size_t event) {
+    CheckCuda(cudaEventRecord(events_[event].get(), stream_));
+  }
+  double Elapsed(size_t from, size_t to) {
+    CheckCuda(cudaEventSynchronize(events_[to].get()));
+    float milliseconds = 0;
+    CheckCuda(cudaEventElapsedTime(&milliseconds, events_[from].get(),
+                                   events_[to].get()));
+    return milliseconds * 1e-3;
+  }
+
+  cudaStream_t stream_;
+  std::array<CudaEvent, 2 * kBatch> events_;
+  Buffer flush_;
+};
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Bare calls of one row.
+class Bare {
+ public:
+  explicit Bare(Operands* operands)
+      : plan_(ValueOf(MatmulPlan::Create(operands->Key()))),
+        site_(operands->Site()),
+        pointers_(operands->Pointers()) {
+    answers_ =
+        ValueOf(plan_->HeuristicAnswers(site_, CUBLASLT_REDUCTION_SCHEME_MASK));
+    Check(plan_->SetPointers(pointers_));
+    answers_.erase(std::remove_if(answers_.begin(), answers_.end(),
+                                  [this](const cublasLtMatmulAlgo_t& answer) {
+                                    return plan_->Enqueue(answer, pointers_,
+                                                          site_) !=
+                                           CUBLAS_STATUS_SUCCESS;
+                                  }),
+                   answers_.end());
+    CheckCuda(cudaStreamSynchronize(site_.stream));
+    Timer timer(site_.stream);
+    std::vector<std::vector<double>> seconds(answers_.size());
+    for (int round = 0; round < kBareRounds; ++round) {
+      for (size_t i = 0; i < answers_.size(); ++i) {
+        seconds[i].push_back(
+            timer.BackToBack([this, i] { Call(answers_[i]); }));
+      }
+    }
+    for (size_t i = 0; i < answers_.size(); ++i) {
+      const double median = Median(seconds[i]);
+      if (i == 0) first_seconds_ = median;
+      if (i == 0 || median < best_seconds_) {
+        best_ = i;
+        best_seconds_ = median;
+      }
+    }
+  }
+
+  bool empty() const { return answers_.empty(); }
+  double first_seconds() const { return first_seconds_; }
+  void CallBest() { Call(answers_[best_]); }
+
+ private:
+  void Call(const cublasLtMatmulAlgo_t& answer) {
+    Check(CublasStatus(plan_->Enqueue(answer, pointers_, site_),
+                       "cublasLtMatmul"));
+  }
+
+  std::unique_ptr<MatmulPlan> plan_;
+  MatmulSite site_;
+  MatmulPointers pointers_;
+  std::vector<cublasLtMatmulAlgo_t> answers_;
+  size_t best_ = 0;
+  double first_seconds_ = 0;
+  double best_seconds_ = 0;
+};
+
+void RunRow(benchmark::State& state, const Row& row) {
+  Operands operands(row);
+  operands.Multiply();  // chooses an algorithm
+  Bare bare(&operands);
+  Timer timer(operands.stream());
+  const auto call = [&operands] { operands.Multiply(); };
+  const auto bare_call = [&bare] { bare.CallBest(); };
+  std::vector<double> ours, best, cold_ours, cold_best;
+  for (auto _ : state) {
+    ours.push_back(timer.BackToBack(call));
+    cold_ours.push_back(timer.Cold(call));
+    if (!bare.empty()) {
+      best.push_back(timer.BackToBack(bare_call));
+      cold_best.push_back(timer.Cold(bare_call));
+    }
+    state.SetIterationTime(ours.back());
+  }
+  const double tera = operands.flops() * 1e-12;
+  state.counters["TFLOPs"] = tera / Median(ours);
+  if (bare.empty()) return;
+  state.counters["bare_first"] = tera / bare.first_seconds();
+  state.counters["bare_best"] = tera / Median(best);
+  state.counters["ratio"] = Median(best) / Median(ours);
+  state.counters["cold_ratio"] = Median(cold_best) / Median(cold_ours);
+}
+
+// Seconds of the calling thread per call; few enough calls that the stream's
+// queue never fills up.
+double HostTime(cudaStream_t stream, const std::function<void()>& call) {
+  constexpr int kCalls = 200;
+  CheckCuda(cudaStreamSynchronize(stream));
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < kCalls; ++i) call();
+  const std::chrono::duration<double> elapsed =
+      std::chrono::steady_clock::now() - start;
+  CheckCuda(cudaStreamSynchronize(stream));
+  return elapsed.count() / kCalls;
+}
+
+void RunHost(benchmark::State& state, const Row& row) {
+  Operands operands(row);
+  operands.Multiply();
+  Bare bare(&operands);
+  if (bare.empty()) return state.SkipWithError("cuBLASLt has no answer");
+  std::vector<double> ours, best;
+  for (auto _ : state) {
+    ours.push_back(
+        HostTime(operands.stream(), [&operands] { operands.Multiply(); }));
+    best.push_back(HostTime(operands.stream(), [&bare] { bare.CallBest(); }));
+    state.SetIterationTime(ours.back());
+  }
+  state.counters["us"] = Median(ours) * 1e6;
+  state.counters["bare_us"] = Median(best) * 1e6;
+  state.counters["ratio"] = Median(ours) / Median(best);
+}
+
+void RegisterAll() {
+  for (const Row& row : Rows()) {
+    benchmark::RegisterBenchmark(
+        row.name.c_str(),
+        [row](benchmark::State& state) { RunRow(state, row); })
+        ->UseManualTime()
+        ->Iterations(kIterations)
+        ->Unit(benchmark::kMicrosecond);
+  }
+  for (const bool plain : {false, true}) {
+    Row row;
+    row.name = plain ? "host/bf16_256" : "host/e4m3_256";
+    row.m = row.n = row.k = 256;
+    if (plain) row.x_format = std::nullopt;
+    benchmark::RegisterBenchmark(
+        row.name.c_str(),
+        [row](benchmark::State& state) { RunHost(state, row); })
+        ->UseManualTime()
+        ->Iterations(50)
+        ->Unit(benchmark::kMicrosecond);
+  }
+}
+
+}  // namespace
+}  // namespace scalekeeper
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  scalekeeper::CheckCuda(cudaSetDevice(0));
+  scalekeeper::RegisterAll();
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

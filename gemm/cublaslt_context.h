@@ -1,0 +1,114 @@
+// What a device keeps for Matmul: a cuBLASLt handle, plans, workspaces.
+//
+// Made on the first Matmul of a device, kept until the process ends. Threads:
+// any.
+//
+// Workspaces. Each stream has 32 MiB for cuBLASLt and, where operands must be
+// laid out anew, staging memory that grows to the largest call (at least
+// doubling, so that it soon stops). What a captured graph may still point to is
+// never freed: staging that was outgrown stays. So two graphs that were
+// captured on one stream share memory and must not run at the same time; and a
+// stream's work must be done before it is destroyed, since a new stream may get
+// its handle, and with it its workspace.
+#ifndef SCALEKEEPER_GEMM_CUBLASLT_CONTEXT_H_
+#define SCALEKEEPER_GEMM_CUBLASLT_CONTEXT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/buffer.h"
+#include "cuda_runtime_api.h"
+#include "gemm/cublaslt_handles.h"
+#include "gemm/cublaslt_plan.h"
+#include "gemm/matmul_plan_key.h"
+#include "gemm/plan_file.h"
+
+namespace scalekeeper {
+
+// Memory of one stream. Hold `mutex` while a call's work is enqueued: another
+// call's kernels must not come between those that share the staging memory.
+class StreamWorkspace {
+ public:
+  static constexpr size_t kBytes = size_t{32} << 20;
+
+  static absl::StatusOr<std::unique_ptr<StreamWorkspace>> Create(
+      Allocator* allocator);
+
+  std::mutex& mutex() { return mutex_; }
+  void* data() { return memory_.data(); }
+  // Where cuBLASLt sets AMAX_D.
+  uint32_t* amax_word() {
+    return reinterpret_cast<uint32_t*>(memory_.as<char>() + kBytes);
+  }
+  // `bytes` of staging memory, 256-byte aligned; the same until the next call.
+  absl::StatusOr<char*> Staging(size_t bytes);
+
+ private:
+  StreamWorkspace(Allocator* allocator, Buffer memory)
+      : allocator_(allocator), memory_(std::move(memory)) {}
+
+  Allocator* const allocator_;
+  std::mutex mutex_;
+  Buffer memory_;
+  std::vector<Buffer> staging_;  // the last is the one in use
+};
+
+class MatmulContext {
+ public:
+  // Of CUDA device `device`, made on the first call. FailedPrecondition when
+  // there is no such device.
+  static absl::StatusOr<MatmulContext*> Get(int device);
+
+  int device() const { return device_; }
+  cublasLtHandle_t handle() const { return handle_.get(); }
+  const ChipIdentity& chip() const { return chip_; }
+  int compute_capability() const { return compute_capability_; }
+
+  absl::StatusOr<StreamWorkspace*> Workspace(cudaStream_t stream);
+
+  // `is_new` tells that the call made the plan.
+  absl::StatusOr<MatmulPlan*> Plan(const MatmulPlanKey& key, bool* is_new);
+
+  // The choices made so far; and choices for keys that have no plan yet.
+  std::vector<PlanRecord> Choices() const;
+  void Adopt(const std::vector<PlanRecord>& records);
+
+ private:
+  // cudaStreamPerThread is a different stream in each thread.
+  using StreamKey = std::pair<cudaStream_t, std::thread::id>;
+  struct StreamKeyHash {
+    size_t operator()(const StreamKey& key) const {
+      return std::hash<void*>()(key.first) ^
+             std::hash<std::thread::id>()(key.second);
+    }
+  };
+
+  explicit MatmulContext(int device) : device_(device) {}
+  static absl::StatusOr<std::unique_ptr<MatmulContext>> Create(int device);
+
+  const int device_;
+  Allocator* allocator_ = nullptr;
+  CublasLtHandle handle_;
+  ChipIdentity chip_;
+  int compute_capability_ = 0;
+
+  mutable std::mutex mutex_;  // of the maps; the values have their own
+  absl::flat_hash_map<MatmulPlanKey, std::unique_ptr<MatmulPlan>> plans_;
+  absl::flat_hash_map<MatmulPlanKey, cublasLtMatmulAlgo_t> adopted_;
+  absl::flat_hash_map<StreamKey, std::unique_ptr<StreamWorkspace>,
+                      StreamKeyHash>
+      workspaces_;
+};
+
+}  // namespace scalekeeper
+
+#endif  // SCALEKEEPER_GEMM_CUBLASLT_CONTEXT_H_

@@ -1,0 +1,125 @@
+// One GEMM shape prepared for cuBLASLt: descriptors, and the algorithms that
+// may serve it, the fastest first.
+//
+// Algorithms. The first Run asks the heuristic for up to 16 answers and times
+// them: random operands in memory of its own, cold L2 cache, rounds over all of
+// them so that a changing clock hits all alike, the median decides. That first
+// Run allocates and waits for the stream; where the memory is not there, the
+// heuristic's order stands. A plan that is first run while its stream is
+// captured takes that order too, and is timed by its first Run outside a
+// capture. So does a deterministic plan for good: the choice itself is then the
+// same everywhere. What the real call refuses is dropped, and the next is
+// taken.
+//
+// A split K adds partial sums in float32 and in a fixed order; only into a
+// float32 D, and if not deterministic, in any way that cuBLASLt knows.
+//
+// After that a Run sets the pointers that changed and calls cublasLtMatmul.
+//
+// Threads: any; a mutex per plan covers its descriptor during the call. The
+// bare calls (SetPointers, Enqueue, HeuristicAnswers) do not lock: they are for
+// a plan of one's own, as timing and benchmarks have.
+#ifndef SCALEKEEPER_GEMM_CUBLASLT_PLAN_H_
+#define SCALEKEEPER_GEMM_CUBLASLT_PLAN_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cublasLt.h"
+#include "cuda_runtime_api.h"
+#include "gemm/cublaslt_handles.h"
+#include "gemm/matmul_plan_key.h"
+
+namespace scalekeeper {
+
+// Pointers of one call, on the device, in cuBLASLt's terms (plan key). 16-byte
+// aligned, except the scales and amax_d.
+struct MatmulPointers {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* d = nullptr;  // is also C when accumulating
+  const void* bias = nullptr;
+  const float* a_scale = nullptr;
+  const float* b_scale = nullptr;
+  const float* d_scale = nullptr;
+  uint32_t* amax_d = nullptr;  // is set, not accumulated
+};
+
+// Where a plan runs: all borrowed.
+struct MatmulSite {
+  cublasLtHandle_t handle = nullptr;
+  int device = 0;
+  void* workspace = nullptr;
+  size_t workspace_bytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+class MatmulPlan {
+ public:
+  static absl::StatusOr<std::unique_ptr<MatmulPlan>> Create(
+      const MatmulPlanKey& key);
+
+  // Enqueues the product; false when cuBLASLt takes no such combination on this
+  // chip (nothing is enqueued then, now and in every later call).
+  absl::StatusOr<bool> Run(const MatmulPointers& pointers,
+                           const MatmulSite& site);
+
+  // True after a Run that returned false.
+  bool refused() const { return refused_.load(std::memory_order_relaxed); }
+
+  // The heuristic's answers for this key, in its order; `reduction_schemes` is
+  // a mask of cublasLtReductionScheme_t.
+  absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> HeuristicAnswers(
+      const MatmulSite& site, uint32_t reduction_schemes);
+
+  // Called before the first Run: an algorithm that was chosen earlier on such a
+  // chip. If cuBLASLt does not know it, the plan chooses anew.
+  void Preset(const cublasLtMatmulAlgo_t& algorithm);
+
+  // The timed (or preset, or deterministic) choice; nullopt when there is none.
+  std::optional<cublasLtMatmulAlgo_t> Chosen() const;
+
+  // The bare call: pointers must have been set.
+  cublasStatus_t Enqueue(const cublasLtMatmulAlgo_t& algorithm,
+                         const MatmulPointers& pointers,
+                         const MatmulSite& site) const;
+  // Sets what differs from the last call.
+  absl::Status SetPointers(const MatmulPointers& pointers);
+
+  const MatmulPlanKey& key() const { return key_; }
+
+ private:
+  enum class State { kNew, kUntimed, kFinal };
+
+  explicit MatmulPlan(const MatmulPlanKey& key) : key_(key) {}
+
+  absl::Status Initialize();
+  uint32_t ReductionSchemes() const;
+  absl::Status Choose(const MatmulSite& site);
+  bool PresetWorks(const MatmulSite& site) const;
+  // The first candidate that cuBLASLt takes; drops those before it.
+  absl::StatusOr<bool> EnqueueFirst(const MatmulPointers& pointers,
+                                    const MatmulSite& site);
+
+  const MatmulPlanKey key_;
+  std::atomic<bool> refused_{false};
+  CublasLtMatmulDesc desc_;
+  CublasLtMatrixLayout a_, b_, c_, d_;
+
+  mutable std::mutex mutex_;  // of everything below, and of desc_
+  MatmulPointers set_;        // what desc_ holds
+  State state_ = State::kNew;
+  std::optional<cublasLtMatmulAlgo_t> preset_;
+  std::vector<cublasLtMatmulAlgo_t> candidates_;
+};
+
+}  // namespace scalekeeper
+
+#endif  // SCALEKEEPER_GEMM_CUBLASLT_PLAN_H_

@@ -1,0 +1,191 @@
+#include "gemm/cublaslt_timing.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <mutex>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "base/buffer.h"
+#include "base/cuda/handles_cuda.h"
+#include "base/cuda/status_cuda.h"
+#include "base/device_memory.h"
+#include "base/status_macros.h"
+#include "gemm/cublaslt_types.h"
+#include "gemm/matmul_kernels_cuda.h"
+
+namespace scalekeeper {
+namespace {
+
+constexpr int kRounds = 7;
+// After these rounds, what was never faster than this is not run again.
+constexpr int kQualifyingRounds = 2;
+constexpr float kHopelessRatio = 1.3f;
+constexpr float kHopelessMilliseconds = 0.005f;
+
+// Two runs of a GEMM on one device at once would time each other.
+std::mutex& TimingMutex(int device) {
+  static auto* const mutexes = new std::array<std::mutex, 64>;
+  return (*mutexes)[static_cast<size_t>(device) % mutexes->size()];
+}
+
+// Operands like a plan's, with values of no one's.
+class ScratchOperands {
+ public:
+  static absl::StatusOr<ScratchOperands> Create(const MatmulPlanKey& key,
+                                                const MatmulSite& site);
+
+  MatmulPointers Pointers(const MatmulPlanKey& key) {
+    MatmulPointers p;
+    p.a = a_.data();
+    p.b = b_.data();
+    p.d = d_.data();
+    if (key.bias_type != MatmulPlanKey::kNoBias) p.bias = bias_.data();
+    float* one = words_.as<float>();
+    if (key.has(MatmulPlanKey::kScaled)) p.a_scale = p.b_scale = one;
+    if (key.has(MatmulPlanKey::kQuantizedOut)) {
+      p.d_scale = one;
+      p.amax_d = words_.as<uint32_t>() + 1;
+    }
+    return p;
+  }
+
+  // Overwrites more than the L2 cache holds.
+  absl::Status EvictCache(cudaStream_t stream) {
+    SK_CUDA_RETURN_IF_ERROR(
+        cudaMemsetAsync(flush_.data(), 0, flush_.size(), stream));
+    return absl::OkStatus();
+  }
+
+ private:
+  Buffer a_, b_, d_, bias_, words_, flush_;
+};
+
+absl::StatusOr<Buffer> RandomBuffer(Allocator* allocator, int64_t type_number,
+                                    int64_t count, cudaStream_t stream) {
+  const auto type = static_cast<cudaDataType_t>(type_number);
+  SK_ASSIGN_OR_RETURN(
+      Buffer buffer,
+      Buffer::Allocate(allocator, static_cast<size_t>(count * BytesOf(type))));
+  SK_RETURN_IF_ERROR(FillRandomOnDevice(type, buffer.data(), count, stream));
+  return buffer;
+}
+
+absl::StatusOr<ScratchOperands> ScratchOperands::Create(
+    const MatmulPlanKey& key, const MatmulSite& site) {
+  SK_ASSIGN_OR_RETURN(Allocator * allocator,
+                      DefaultAllocator(Device::Cuda(site.device)));
+  ScratchOperands scratch;
+  const int64_t a_columns = key.op_a == CUBLAS_OP_T ? key.m : key.k;
+  const int64_t b_columns = key.op_b == CUBLAS_OP_T ? key.k : key.n;
+  SK_ASSIGN_OR_RETURN(
+      scratch.a_,
+      RandomBuffer(allocator, key.a_type, key.lda * a_columns, site.stream));
+  SK_ASSIGN_OR_RETURN(
+      scratch.b_,
+      RandomBuffer(allocator, key.b_type, key.ldb * b_columns, site.stream));
+  SK_ASSIGN_OR_RETURN(scratch.d_, RandomBuffer(allocator, key.d_type,
+                                               key.ldd * key.n, site.stream));
+  if (key.bias_type != MatmulPlanKey::kNoBias) {
+    SK_ASSIGN_OR_RETURN(scratch.bias_, RandomBuffer(allocator, key.bias_type,
+                                                    key.m, site.stream));
+  }
+  constexpr std::array<float, 2> kWords = {1.0f, 0.0f};
+  SK_ASSIGN_OR_RETURN(scratch.words_,
+                      Buffer::Allocate(allocator, sizeof(kWords)));
+  SK_CUDA_RETURN_IF_ERROR(cudaMemcpyAsync(scratch.words_.data(), kWords.data(),
+                                          sizeof(kWords), cudaMemcpyDefault,
+                                          site.stream));
+  int l2_bytes = 0;
+  SK_CUDA_RETURN_IF_ERROR(
+      cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, site.device));
+  SK_ASSIGN_OR_RETURN(
+      scratch.flush_,
+      Buffer::Allocate(allocator, 2 * static_cast<size_t>(l2_bytes) + 256));
+  return scratch;
+}
+
+struct Candidate {
+  cublasLtMatmulAlgo_t algorithm;
+  std::vector<float> milliseconds;
+  bool running = true;
+
+  float Fastest() const {
+    return *std::min_element(milliseconds.begin(), milliseconds.end());
+  }
+  float Median() const {
+    std::vector<float> sorted = milliseconds;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+};
+
+// Ends when the stream has done all that was queued.
+absl::StatusOr<float> TimeOnce(const MatmulPlan& plan,
+                               const cublasLtMatmulAlgo_t& algorithm,
+                               const MatmulPointers& pointers,
+                               const MatmulSite& site, const CudaEvent& start,
+                               const CudaEvent& stop) {
+  SK_CUDA_RETURN_IF_ERROR(cudaEventRecord(start.get(), site.stream));
+  SK_CUBLAS_RETURN_IF_ERROR(plan.Enqueue(algorithm, pointers, site));
+  SK_CUDA_RETURN_IF_ERROR(cudaEventRecord(stop.get(), site.stream));
+  SK_CUDA_RETURN_IF_ERROR(cudaEventSynchronize(stop.get()));
+  float milliseconds = 0;
+  SK_CUDA_RETURN_IF_ERROR(
+      cudaEventElapsedTime(&milliseconds, start.get(), stop.get()));
+  return milliseconds;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> OrderByTime(
+    MatmulPlan* plan, const std::vector<cublasLtMatmulAlgo_t>& candidates,
+    const MatmulSite& site) {
+  std::lock_guard<std::mutex> lock(TimingMutex(site.device));
+  SK_ASSIGN_OR_RETURN(ScratchOperands scratch,
+                      ScratchOperands::Create(plan->key(), site));
+  const MatmulPointers pointers = scratch.Pointers(plan->key());
+  SK_RETURN_IF_ERROR(plan->SetPointers(pointers));
+  SK_ASSIGN_OR_RETURN(CudaEvent start, CreateCudaEvent());
+  SK_ASSIGN_OR_RETURN(CudaEvent stop, CreateCudaEvent());
+
+  // A first run loads the kernel, and shows which are refused after all.
+  std::vector<Candidate> timed;
+  for (const cublasLtMatmulAlgo_t& algorithm : candidates) {
+    if (plan->Enqueue(algorithm, pointers, site) == CUBLAS_STATUS_SUCCESS) {
+      timed.push_back({algorithm, {}, true});
+    }
+  }
+  SK_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(site.stream));
+
+  float best = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    for (Candidate& candidate : timed) {
+      if (!candidate.running) continue;
+      SK_RETURN_IF_ERROR(scratch.EvictCache(site.stream));
+      SK_ASSIGN_OR_RETURN(
+          const float milliseconds,
+          TimeOnce(*plan, candidate.algorithm, pointers, site, start, stop));
+      candidate.milliseconds.push_back(milliseconds);
+      if (best == 0 || milliseconds < best) best = milliseconds;
+    }
+    if (round + 1 < kQualifyingRounds) continue;
+    for (Candidate& candidate : timed) {
+      candidate.running =
+          candidate.Fastest() <= kHopelessRatio * best + kHopelessMilliseconds;
+    }
+  }
+  std::stable_sort(timed.begin(), timed.end(),
+                   [](const Candidate& a, const Candidate& b) {
+                     return a.Median() < b.Median();
+                   });
+  std::vector<cublasLtMatmulAlgo_t> ordered;
+  ordered.reserve(timed.size());
+  for (const Candidate& candidate : timed) {
+    ordered.push_back(candidate.algorithm);
+  }
+  return ordered;
+}
+
+}  // namespace scalekeeper
