@@ -227,7 +227,7 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
   // Whether the stream's work is done within `limit`.
   absl::StatusOr<bool> Drained(cudaStream_t stream, absl::Duration limit) {
     const absl::Time end = absl::Now() + limit;
-    absl::Duration pause = absl::Microseconds(1);
+    Pause pause;
     while (true) {
       const cudaError_t state = cudaStreamQuery(stream);
       if (state == cudaSuccess) return true;
@@ -240,8 +240,7 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
         }
       }
       if (absl::Now() >= end) return false;
-      absl::SleepFor(pause);
-      if (pause < absl::Milliseconds(1)) pause *= 2;
+      pause();
     }
   }
 

@@ -1,5 +1,8 @@
 #include "amax/nccl_handle.h"
 
+#include <thread>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "amax/nccl_status.h"
@@ -17,19 +20,28 @@ constexpr absl::Duration kGoodbye = absl::Seconds(5);
 ncclResult_t Settle(ncclComm_t comm, ncclResult_t result,
                     absl::Duration limit) {
   const absl::Time end = absl::Now() + limit;
-  absl::Duration pause = absl::Microseconds(10);
+  Pause pause;
   while (result == ncclInProgress && absl::Now() < end) {
     if (ncclCommGetAsyncError(comm, &result) != ncclSuccess) {
       return ncclInternalError;
     }
     if (result != ncclInProgress) break;
-    absl::SleepFor(pause);
-    if (pause < absl::Milliseconds(1)) pause *= 2;
+    pause();
   }
   return result;
 }
 
 }  // namespace
+
+void Pause::operator()() {
+  constexpr int kYields = 2000;
+  if (++looks_ < kYields) {
+    std::this_thread::yield();
+  } else {
+    absl::SleepFor(looks_ < 2 * kYields ? absl::Microseconds(20)
+                                        : absl::Milliseconds(1));
+  }
+}
 
 absl::Status NcclHandle::ReadPlace() {
   for (const auto& [result, call] :

@@ -16,6 +16,16 @@
 
 namespace scalekeeper {
 
+// Between two looks at something that is mostly over soon: yields at first,
+// then sleeps up to a millisecond.
+class Pause {
+ public:
+  void operator()();
+
+ private:
+  int looks_ = 0;
+};
+
 class NcclHandle {
  public:
   static absl::StatusOr<std::shared_ptr<NcclHandle>> Borrow(
