@@ -33,7 +33,9 @@ __device__ void ReadControl(const ArenaView& arena, bool all_messages,
                             bool own_skip, BlockShared* shared) {
   for (uint32_t g = threadIdx.x & 31u; g < arena.groups; g += 32) {
     bool skip = own_skip;
-    if (all_messages || arena.group_descriptors[g].exchanged != 0) {
+    const GroupDescriptor& group = arena.group_descriptors[g];
+    // A group without slots in this phase is not exchanged.
+    if (all_messages || (group.exchanged != 0 && group.members != 0)) {
       skip = StepSkipped(arena, g, own_skip);
       if (!RanksAgree(arena, g)) {
         atomicOr(&shared->disagree[g >> 5], 1u << (g & 31));
