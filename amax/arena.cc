@@ -8,10 +8,16 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "amax/history.h"
+#include "amax/update.h"
+#include "base/device_memory.h"
 #include "base/status_macros.h"
 
 namespace scalekeeper {
 namespace {
+
+uint64_t RoundUp(uint64_t value, uint64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 // Hands out sections one after another; the rings, which stay uninitialized,
 // come last.
@@ -21,8 +27,7 @@ class Sections {
   size_t Add(uint64_t count) {
     const uint64_t offset = bytes_;
     const uint64_t size = count * sizeof(T);
-    bytes_ += (size + Allocator::kAlignment - 1) / Allocator::kAlignment *
-              Allocator::kAlignment;
+    bytes_ += RoundUp(size, Allocator::kAlignment);
     return static_cast<size_t>(offset);
   }
   size_t bytes() const { return static_cast<size_t>(bytes_); }
@@ -79,37 +84,52 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
     chunk_words += chunks;
     suffix_words += uint64_t{1} << log2;
   }
-  uint64_t message_words = 0;
-  for (uint32_t words : layout.message_words) {
-    arena.message_offsets_.push_back(static_cast<uint32_t>(message_words));
-    message_words += words;
+  // Groups' messages begin at multiples of 16 bytes, as collectives like it.
+  uint64_t message_words = 0, amax_words = 0;
+  uint32_t next_slot = 0;
+  for (uint32_t g = 0; g < groups; ++g) {
+    GroupDescriptor place;
+    place.message_offset = static_cast<uint32_t>(message_words);
+    message_words += RoundUp(layout.message_words[g], 4);
+    place.first_slot = next_slot;
+    place.amax_offset = static_cast<uint32_t>(amax_words);
+    for (; next_slot < slots && layout.slots[next_slot].group == g;
+         ++next_slot) {
+      arena.placements_[next_slot].amax_index =
+          static_cast<uint32_t>(amax_words++);
+    }
+    place.control_offset = static_cast<uint32_t>(amax_words);
+    amax_words = RoundUp(amax_words + kControlWords, 4);
+    arena.group_placements_.push_back(place);
   }
-  if (std::max({chunk_words, suffix_words, message_words}) > UINT32_MAX) {
+  if (std::max({chunk_words, suffix_words, message_words, amax_words}) >
+      UINT32_MAX) {
     return absl::ResourceExhaustedError(absl::StrCat(
         slots, " slots need more than 2^32 words of chunk maxima or messages"));
   }
 
   Sections sections;
-  const size_t amax = sections.Add<uint32_t>(slots);
+  const size_t amax = sections.Add<uint32_t>(amax_words);
   const size_t scale = sections.Add<float>(slots);
   const size_t scale_inv = sections.Add<float>(slots);
   const size_t measure = sections.Add<uint32_t>(slots);
   const size_t descriptors = sections.Add<SlotDescriptor>(slots);
   const size_t histories = sections.Add<SlotHistory>(slots);
-  const size_t undo = sections.Add<SlotUndo>(slots);
+  const size_t undo = sections.Add<SlotUndo>(uint64_t{slots} * 2);
   const size_t group_descriptors = sections.Add<GroupDescriptor>(groups);
   const size_t group_states = sections.Add<GroupState>(groups);
+  const size_t arrivals = sections.Add<uint64_t>(groups);
+  const size_t block_sequences = sections.Add<uint32_t>(BlockCount(slots));
   const size_t step = sections.Add<StepState>(1);
   const size_t messages = sections.Add<uint32_t>(message_words);
   const size_t chunk_maxima = sections.Add<uint32_t>(chunk_words);
   const size_t suffix_maxima = sections.Add<uint32_t>(suffix_words);
-  const size_t initialized = sections.bytes();
+  arena.head_bytes_ = sections.bytes();
   const size_t rings = sections.Add<uint32_t>(ring_words);
 
   SK_ASSIGN_OR_RETURN(arena.buffer_,
                       Buffer::Allocate(allocator, sections.bytes()));
   std::byte* base = arena.buffer_.as<std::byte>();
-  std::memset(base, 0, initialized);
   ArenaView& view = arena.view_;
   const auto at = [&](size_t offset, auto*& pointer) {
     pointer = reinterpret_cast<std::decay_t<decltype(pointer)>>(base + offset);
@@ -125,16 +145,31 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
   at(undo, view.undo);
   at(group_descriptors, view.group_descriptors);
   at(group_states, view.group_states);
+  at(arrivals, view.arrivals);
+  at(block_sequences, view.block_sequences);
   at(step, view.step);
   at(messages, view.messages);
   at(chunk_maxima, view.chunk_maxima);
   at(suffix_maxima, view.suffix_maxima);
   at(rings, view.rings);
+  arena.device_ = allocator->device();
+  if (arena.device_ != Device::Host()) return arena;
+  std::memset(base, 0, arena.head_bytes_);
   std::fill_n(view.scale, slots, 1.0f);
   std::fill_n(view.scale_inv, slots, 1.0f);
   std::copy(arena.placements_.begin(), arena.placements_.end(),
             view.descriptors);
   return arena;
+}
+
+absl::Status Arena::CopyFrom(const Arena& source, Extent extent,
+                             Stream stream) {
+  const size_t bytes = extent == Extent::kAll ? buffer_.size() : head_bytes_;
+  return device_ == Device::Host()
+             ? CopyToHost(source.device_, buffer_.data(), source.buffer_.data(),
+                          bytes, stream)
+             : CopyFromHost(device_, buffer_.data(), source.buffer_.data(),
+                            bytes, stream);
 }
 
 }  // namespace scalekeeper

@@ -2,26 +2,30 @@
 //
 // Sections, each aligned to 256 bytes: amax, scale, scale_inv, measure,
 // descriptors, histories, undo records, groups, step, messages, chunk maxima,
-// suffix maxima, rings. Addresses never move while the Arena lives. Everything
-// but the rings is initialized (zero; scale and scale_inv 1); ring words are
-// read only after they were written.
+// suffix maxima, rings. Addresses never move while the Arena lives. In host
+// memory everything but the rings is initialized (zero; scale and scale_inv 1);
+// ring words are read only after they were written.
+//
+// Two arenas of one layout differ in nothing but where they lie: a state on a
+// GPU keeps a second one in host memory, on which everything that is not a step
+// is done, between CopyFrom and CopyFrom.
 //
 // A slot whose window length differs between phases has two rings, so that a
 // change of phase leaves the old window whole (it can be undone).
 //
-// Cost per slot: about 150 bytes, plus 4 N for the ring and about 8 sqrt(N) for
+// Cost per slot: about 200 bytes, plus 4 N for the ring and about 8 sqrt(N) for
 // the maxima of its chunks.
 //
 // Example:
 //   SK_ASSIGN_OR_RETURN(Arena arena, Arena::Create(HostAllocator(), layout));
-//   SlotDescriptor d = arena.Placement(slot);   // where its ring and maxima
-//   lie
+//   SlotDescriptor d = arena.Placement(slot);   // where its ring lies
 #ifndef SCALEKEEPER_AMAX_ARENA_H_
 #define SCALEKEEPER_AMAX_ARENA_H_
 
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "amax/arena_view.h"
 #include "base/buffer.h"
@@ -32,6 +36,7 @@ struct ArenaLayout {
   struct Slot {
     uint32_t capacity = 1;   // the longest window of all phases, >= 1
     bool two_rings = false;  // the length differs between phases
+    uint32_t group = 0;      // in the first phase; slots are sorted by it
   };
   std::vector<Slot> slots;
   // Words per group's message, control words included, in the largest phase.
@@ -41,8 +46,15 @@ struct ArenaLayout {
 class Arena {
  public:
   // ResourceExhausted, with the bytes asked for, when the allocator has none.
+  // Memory of another device than the host is uninitialized.
   static absl::StatusOr<Arena> Create(Allocator* allocator,
                                       const ArenaLayout& layout);
+
+  // kHead: everything but the rings.
+  enum class Extent { kHead, kAll };
+  // From an arena of the same layout, on the host or on this one's device.
+  // Synchronizes.
+  absl::Status CopyFrom(const Arena& source, Extent extent, Stream stream);
 
   const ArenaView& view() const { return view_; }
   size_t bytes() const { return buffer_.size(); }
@@ -56,17 +68,27 @@ class Arena {
     return placements_[slot].ring_offset + (ring == 0 ? 0 : second_ring_[slot]);
   }
   uint32_t MessageOffset(uint32_t group) const {
-    return message_offsets_[group];
+    return group_placements_[group].message_offset;
+  }
+  // The group's places, without members.
+  const GroupDescriptor& GroupPlacement(uint32_t group) const {
+    return group_placements_[group];
+  }
+  uint32_t FirstPhaseMembers(uint32_t group) const {
+    const GroupDescriptor& place = group_placements_[group];
+    return place.control_offset - place.amax_offset;
   }
 
  private:
   Arena() = default;
 
   Buffer buffer_;
+  Device device_;
+  size_t head_bytes_ = 0;
   ArenaView view_;
   std::vector<SlotDescriptor> placements_;
   std::vector<uint64_t> second_ring_;  // words from ring 0 to ring 1
-  std::vector<uint32_t> message_offsets_;
+  std::vector<GroupDescriptor> group_placements_;
 };
 
 }  // namespace scalekeeper

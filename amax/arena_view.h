@@ -11,8 +11,11 @@
 //   word(p) = rings[ring_offset + (p >> chunk_log2) * chunk_stride
 //                   + (p & (2^chunk_log2 - 1))]
 //
-// Message of a group: one word per member slot, in arena order, then
-// kControlWords words (see amax/update.h).
+// Observations of a group: one word per slot that is in it in the first phase,
+// in arena order, then kControlWords words (amax/update.h) that this rank
+// brings to the next exchange. Message of a group: the same for the slots that
+// are in it in the active phase. Where both have the same slots the group is
+// `direct`: its observations can be sent as they are.
 #ifndef SCALEKEEPER_AMAX_ARENA_VIEW_H_
 #define SCALEKEEPER_AMAX_ARENA_VIEW_H_
 
@@ -23,12 +26,13 @@
 namespace scalekeeper {
 
 // What a slot does in the active phase. Read-only in a step.
-struct SlotDescriptor {
+struct alignas(16) SlotDescriptor {
   uint64_t ring_offset = 0;    // words, of ring position 0
   uint32_t chunk_stride = 0;   // words, between chunks of one ring
   uint32_t chunk_offset = 0;   // words, into chunk_maxima
   uint32_t suffix_offset = 0;  // words, into suffix_maxima
   uint32_t message_index = 0;  // words, into messages
+  uint32_t amax_index = 0;     // words, into amax
   uint32_t group = 0;          // index into groups
   uint32_t history_len = 1;    // N
   float format_max = 0;
@@ -49,19 +53,27 @@ struct SlotHistory {
   uint32_t non_finite_steps = 0;  // since ClearFlags
 };
 
-// A slot before the last completed step.
-struct SlotUndo {
+// A slot before a completed step. There are two per slot: an update writes the
+// one of its parity, so that a step that fails half-way leaves the other.
+struct alignas(16) SlotUndo {
   float scale = 1;
   uint32_t measure = 0;
+  uint32_t amax = 0;  // what this rank had observed
   uint32_t cursor = 0;
   uint32_t count = 0;
   uint32_t evicted = 0;  // what the push overwrote at `cursor`
   uint32_t non_finite_steps = 0;
 };
 
+// Set at Freeze and at a change of phase.
 struct GroupDescriptor {
   uint32_t message_offset = 0;  // words, into messages
   uint32_t members = 0;         // slots, in the active phase
+  uint32_t amax_offset = 0;     // words, into amax, of its observations
+  uint32_t control_offset = 0;  // words, into amax, of its control words
+  uint32_t first_slot = 0;      // of the observations
+  uint32_t direct = 0;
+  uint32_t exchanged = 0;  // over a communicator, in EndStep
 };
 
 struct GroupState {
@@ -72,26 +84,43 @@ struct GroupState {
 
 struct StepState {
   int64_t step = 0;
+  int64_t previous_step = 0;  // of the last completed update
   int64_t phase = 0;
-  uint32_t applied = 0;  // of the last update: 0 when the ranks disagreed
+  uint32_t sequence = 0;  // completed updates; modulo 2 which undo comes next
+  uint32_t epoch = 0;     // completed exchanges of amax/fused_step_cuda.cu
+  uint32_t layout = 0;    // counts changes of the groups' messages
+  uint32_t applied = 0;   // of the last update: 0 when the ranks disagreed
+  uint32_t failed = 0;    // sticky: an exchange was given up, nothing runs
+  uint32_t skipped_steps = 0;
 };
+
+// Slots that one block of a GPU updates: all of them or none.
+inline constexpr uint32_t kBlockSlots = 256;
 
 struct ArenaView {
   uint32_t slots = 0;
   uint32_t groups = 0;
 
-  // One entry per slot.
   uint32_t* amax = nullptr;  // bits observed since the last update
+
+  // One entry per slot.
   float* scale = nullptr;
   float* scale_inv = nullptr;
   uint32_t* measure = nullptr;
   SlotDescriptor* descriptors = nullptr;
   SlotHistory* histories = nullptr;
-  SlotUndo* undo = nullptr;
+  SlotUndo* undo = nullptr;  // two: [parity * slots + slot]
 
   // One entry per group; the last one holds the slots that are not reduced.
   GroupDescriptor* group_descriptors = nullptr;
   GroupState* group_states = nullptr;
+
+  // GPUs: per group, blocks that have finished the update (low 16 bits) and the
+  // sum of their parts of scale_hash.
+  uint64_t* arrivals = nullptr;
+  // GPUs: per kBlockSlots slots, the sequence after their last update. Ahead of
+  // `step` where a step failed half-way.
+  uint32_t* block_sequences = nullptr;
 
   StepState* step = nullptr;
   uint32_t* messages = nullptr;
@@ -99,6 +128,10 @@ struct ArenaView {
   uint32_t* suffix_maxima = nullptr;
   uint32_t* rings = nullptr;
 };
+
+inline constexpr uint32_t BlockCount(uint32_t slots) {
+  return slots == 0 ? 1 : (slots - 1) / kBlockSlots + 1;
+}
 
 }  // namespace scalekeeper
 

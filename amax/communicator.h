@@ -26,6 +26,8 @@
 
 namespace scalekeeper {
 
+class DeviceGroup;
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -33,9 +35,14 @@ class Communicator {
   virtual int rank() const = 0;  // 0..size()-1
   virtual int size() const = 0;
 
-  // In place, element-wise, on `stream`. An in-process call synchronizes.
+  // In place, element-wise, on `stream`; words of host memory. An in-process
+  // call synchronizes, and so does any call with host memory.
   virtual absl::Status AllReduceMax(absl::Span<uint32_t> data,
                                     Stream stream) = 0;
+
+  // What it offers to steps that are queued on a GPU; null: nothing. The same
+  // on every rank.
+  virtual DeviceGroup* device_group() { return nullptr; }
 };
 
 }  // namespace scalekeeper

@@ -12,7 +12,8 @@
 //     from one maximum per chunk when h enters the chunk.
 // So window maximum = max(prefix_max, suffix_maxima[h + 1], others_max): three
 // loads per push, and B + N / B loads once every B pushes, on rising, constant
-// and falling amaxes alike.
+// and falling amaxes alike. None of them depends on the value that is pushed
+// (PlanPush), so a GPU has them in flight while it waits for other ranks.
 //
 // Values are amax bits (numerics/amax.h), compared as uint32; infinities and
 // NaNs are values like others here. A window that is not full yet uses what it
@@ -111,22 +112,57 @@ SK_HOST_DEVICE inline uint32_t HeldEntry(const RingView& ring,
 
 namespace internal {
 
-// suffix_maxima and others_max for the chunk that holds the cursor. Reads
-// chunk_maxima of the other chunks.
-SK_HOST_DEVICE inline void EnterChunk(const RingView& ring,
-                                      SlotHistory& history) {
-  const uint32_t chunk = history.cursor >> ring.chunk_log2;
+// Loads that are in flight together on a GPU.
+inline constexpr uint32_t kLoadsAtOnce = 16;
+
+// The maximum of all chunks but the cursor's, `last_max` standing for that of
+// chunk `last`. Reads chunk_maxima.
+SK_HOST_DEVICE inline uint32_t OthersMax(const RingView& ring, uint32_t chunk,
+                                         uint32_t last, uint32_t last_max) {
   const uint32_t chunks = ChunkCount(ring.len, ring.chunk_log2);
-  uint32_t others = 0;
-  for (uint32_t c = 0; c < chunks; ++c) {
-    others = MaxBits(others, c == chunk ? 0u : ring.chunk_maxima[c]);
+  uint32_t others = last == chunk ? 0 : last_max;
+  for (uint32_t begin = 0; begin < chunks; begin += kLoadsAtOnce) {
+    uint32_t loaded[kLoadsAtOnce];
+    SK_UNROLL
+    for (uint32_t i = 0; i < kLoadsAtOnce; ++i) {
+      const uint32_t c = begin + i;
+      const bool counts = c < chunks && c != chunk && c != last;
+      loaded[i] = counts ? ring.chunk_maxima[c] : 0;
+    }
+    SK_UNROLL
+    for (uint32_t i = 0; i < kLoadsAtOnce; ++i) {
+      others = MaxBits(others, loaded[i]);
+    }
   }
-  history.others_max = others;
-  uint32_t suffix = 0;
-  for (uint32_t p = ring.ChunkEnd(history.cursor); p-- > history.cursor;) {
-    suffix = MaxBits(suffix, HeldEntry(ring, history, p));
-    ring.suffix_maxima[p & ring.chunk_mask()] = suffix;
+  return others;
+}
+
+// Fills suffix_maxima from the cursor to the end of its chunk. Returns the one
+// after the cursor's, 0 when the cursor is at the chunk's last position.
+SK_HOST_DEVICE inline uint32_t MakeSuffixMaxima(const RingView& ring,
+                                                const SlotHistory& history) {
+  const uint32_t cursor = history.cursor;
+  uint32_t suffix = 0, after = 0;
+  uint32_t end = ring.ChunkEnd(cursor);
+  while (end > cursor) {
+    const uint32_t rest = end - cursor;
+    const uint32_t n = rest < kLoadsAtOnce ? rest : kLoadsAtOnce;
+    uint32_t loaded[kLoadsAtOnce];
+    SK_UNROLL
+    for (uint32_t i = 0; i < kLoadsAtOnce; ++i) {
+      loaded[i] = i < n ? HeldEntry(ring, history, end - 1 - i) : 0;
+    }
+    SK_UNROLL
+    for (uint32_t i = 0; i < kLoadsAtOnce; ++i) {
+      if (i >= n) continue;
+      const uint32_t p = end - 1 - i;
+      after = p == cursor ? suffix : after;
+      suffix = MaxBits(suffix, loaded[i]);
+      ring.suffix_maxima[p & ring.chunk_mask()] = suffix;
+    }
+    end -= n;
   }
+  return after;
 }
 
 }  // namespace internal
@@ -143,32 +179,68 @@ SK_HOST_DEVICE inline uint32_t Push(const RingView& ring, SlotHistory& history,
   return evicted;
 }
 
+// What a push needs besides the value, so that a kernel can load it while it
+// waits for the value. Good until the slot's ring or history changes.
+struct PushPlan {
+  uint32_t evicted = 0;     // what will be overwritten; 0: not full yet
+  uint32_t others_max = 0;  // of the other chunks
+  uint32_t suffix_max = 0;  // of this chunk's entries after the cursor
+  bool enters = false;      // the cursor is at the beginning of a chunk
+};
+
+SK_HOST_DEVICE inline PushPlan PlanPush(const RingView& ring,
+                                        const SlotHistory& history) {
+  const uint32_t position = history.cursor;
+  PushPlan plan;
+  plan.evicted = history.count == ring.len ? ring.at(position) : 0;
+  plan.enters = (position & ring.chunk_mask()) == 0;
+  if (plan.enters) {
+    const uint32_t last = (position == 0 ? ring.len : position) - 1;
+    plan.others_max =
+        internal::OthersMax(ring, position >> ring.chunk_log2,
+                            last >> ring.chunk_log2, history.prefix_max);
+    plan.suffix_max = internal::MakeSuffixMaxima(ring, history);
+  } else {
+    plan.others_max = history.others_max;
+    plan.suffix_max =
+        position + 1 < ring.ChunkEnd(position)
+            ? ring.suffix_maxima[(position + 1) & ring.chunk_mask()]
+            : 0;
+  }
+  return plan;
+}
+
+// Pushes as planned; returns the exact maximum of the window afterwards. The
+// maxima must be those of the ring: kept by pushes or made by RebuildMaxima.
+SK_HOST_DEVICE inline uint32_t PushPlanned(const RingView& ring,
+                                           const PushPlan& plan,
+                                           SlotHistory& history,
+                                           uint32_t amax_bits) {
+  const uint32_t position = history.cursor;
+  if (plan.enters) {  // the last chunk is complete
+    const uint32_t last = (position == 0 ? ring.len : position) - 1;
+    ring.chunk_maxima[last >> ring.chunk_log2] = history.prefix_max;
+    history.prefix_max = 0;
+    history.others_max = plan.others_max;
+  }
+  ring.at(position) = amax_bits;
+  history.cursor = position + 1 == ring.len ? 0 : position + 1;
+  if (history.count < ring.len) ++history.count;
+  history.prefix_max = MaxBits(history.prefix_max, amax_bits);
+  return MaxBits(MaxBits(history.prefix_max, plan.others_max), plan.suffix_max);
+}
+
 struct PushResult {
   uint32_t window_max;
   uint32_t evicted;
 };
 
-// Push, and the exact maximum of the window afterwards. The maxima must be
-// those of the ring: maintained by PushAndMax or made by RebuildMaxima.
+// Push, and the exact maximum of the window afterwards.
 SK_HOST_DEVICE inline PushResult PushAndMax(const RingView& ring,
                                             SlotHistory& history,
                                             uint32_t amax_bits) {
-  const uint32_t position = history.cursor;
-  if ((position & ring.chunk_mask()) == 0) {  // the last chunk is complete
-    const uint32_t last = position == 0 ? ring.len - 1 : position - 1;
-    ring.chunk_maxima[last >> ring.chunk_log2] = history.prefix_max;
-    history.prefix_max = 0;
-    internal::EnterChunk(ring, history);
-  }
-  PushResult result;
-  result.evicted = Push(ring, history, amax_bits);
-  history.prefix_max = MaxBits(history.prefix_max, amax_bits);
-  uint32_t max = MaxBits(history.prefix_max, history.others_max);
-  if (position + 1 < ring.ChunkEnd(position)) {
-    max = MaxBits(max, ring.suffix_maxima[(position + 1) & ring.chunk_mask()]);
-  }
-  result.window_max = max;
-  return result;
+  const PushPlan plan = PlanPush(ring, history);
+  return {PushPlanned(ring, plan, history, amax_bits), plan.evicted};
 }
 
 // Makes all maxima from the ring. N loads.
@@ -183,9 +255,10 @@ SK_HOST_DEVICE inline void RebuildMaxima(const RingView& ring,
   }
   const uint32_t cursor = history.cursor;
   const uint32_t begin = cursor & ~ring.chunk_mask();
+  const uint32_t last = (cursor == 0 ? ring.len : cursor) - 1;
+  const uint32_t last_chunk = last >> ring.chunk_log2;
   if (cursor == begin) {  // the next push enters a chunk and stores prefix_max
-    const uint32_t last = cursor == 0 ? ring.len - 1 : cursor - 1;
-    history.prefix_max = ring.chunk_maxima[last >> ring.chunk_log2];
+    history.prefix_max = ring.chunk_maxima[last_chunk];
   } else {
     history.prefix_max = 0;
     for (uint32_t p = begin; p < cursor; ++p) {
@@ -193,7 +266,10 @@ SK_HOST_DEVICE inline void RebuildMaxima(const RingView& ring,
           MaxBits(history.prefix_max, HeldEntry(ring, history, p));
     }
   }
-  internal::EnterChunk(ring, history);
+  history.others_max =
+      internal::OthersMax(ring, cursor >> ring.chunk_log2, last_chunk,
+                          ring.chunk_maxima[last_chunk]);
+  (void)internal::MakeSuffixMaxima(ring, history);
 }
 
 // The maximum of what the window holds, from the ring itself. N loads.

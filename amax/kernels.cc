@@ -1,48 +1,71 @@
 #include "amax/kernels.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "amax/kernels_cuda.h"
 #include "amax/kernels_host.h"
-#include "base/status_macros.h"
 
 namespace scalekeeper {
+namespace {
+
+absl::Status OnlyOnCuda(absl::string_view what) {
+  return absl::InternalError(
+      absl::StrCat(what, " is of steps on a CUDA device, got one on the host"));
+}
+
+bool OnCuda(const Device& device) { return device.kind == DeviceKind::kCuda; }
+
+}  // namespace
 
 absl::Status ValidateAmaxDevice(const Device& device) {
-  switch (device.kind) {
-    case DeviceKind::kHost:
-      return absl::OkStatus();
-    case DeviceKind::kCuda:
-      break;
-  }
-  return absl::UnimplementedError(absl::StrCat(
-      "device: got ", Name(device),
-      ", want host: amax state has no backend for this device in this build"));
+  return OnCuda(device) ? cuda::ValidateAmaxDevice(device.index)
+                        : absl::OkStatus();
 }
 
 absl::Status PackMessages(const Device& device, const ArenaView& arena,
-                          const uint32_t* skip_flag, Stream) {
-  SK_RETURN_IF_ERROR(ValidateAmaxDevice(device));
+                          const uint32_t* skip_flag, Stream stream) {
+  if (OnCuda(device)) {
+    return cuda::PackMessages(device.index, arena, skip_flag, stream);
+  }
   PackMessagesHost(arena, skip_flag);
   return absl::OkStatus();
 }
 
+absl::Status RaiseSkipWords(const Device& device, const ArenaView& arena,
+                            const uint32_t* skip_flag, Stream stream) {
+  if (!OnCuda(device)) return OnlyOnCuda("RaiseSkipWords");
+  return cuda::RaiseSkipWords(device.index, arena, skip_flag, stream);
+}
+
 absl::Status UpdateSlots(const Device& device, const ArenaView& arena,
-                         const uint32_t* skip_flag, Stream) {
-  SK_RETURN_IF_ERROR(ValidateAmaxDevice(device));
+                         UpdateSource source, const uint32_t* skip_flag,
+                         const StepGuard& guard, Stream stream) {
+  if (OnCuda(device)) {
+    return cuda::UpdateSlots(device.index, arena, source, skip_flag, guard,
+                             stream);
+  }
+  if (source != UpdateSource::kMessages) return OnlyOnCuda("kExchanged");
   UpdateSlotsHost(arena, skip_flag);
   return absl::OkStatus();
 }
 
-absl::Status UndoSlots(const Device& device, const ArenaView& arena, Stream) {
-  SK_RETURN_IF_ERROR(ValidateAmaxDevice(device));
-  UndoSlotsHost(arena);
-  return absl::OkStatus();
+absl::Status FusedStep(const Device& device, const ArenaView& arena,
+                       const GroupDescriptor& group, uint32_t group_index,
+                       const Mailboxes& mailboxes, const uint32_t* skip_flag,
+                       const StepGuard& guard, Stream stream) {
+  if (!OnCuda(device)) return OnlyOnCuda("FusedStep");
+  return cuda::FusedStep(device.index, arena, group, group_index, mailboxes,
+                         skip_flag, guard, stream);
 }
 
-absl::Status RehashScales(const Device& device, const ArenaView& arena,
-                          Stream) {
-  SK_RETURN_IF_ERROR(ValidateAmaxDevice(device));
-  RehashScalesHost(arena);
-  return absl::OkStatus();
+absl::Status SynchronizeDevice(const Device& device) {
+  return OnCuda(device) ? cuda::SynchronizeDevice(device.index)
+                        : absl::OkStatus();
+}
+
+absl::StatusOr<bool> IsCapturing(const Device& device, Stream stream) {
+  return OnCuda(device) ? cuda::IsCapturing(device.index, stream)
+                        : absl::StatusOr<bool>(false);
 }
 
 }  // namespace scalekeeper

@@ -17,6 +17,7 @@ void PackMessagesHost(const ArenaView& arena, const uint32_t* skip_flag) {
 }
 
 void UpdateSlotsHost(const ArenaView& arena, const uint32_t* skip_flag) {
+  StepState& step = *arena.step;
   bool agree = true;
   for (uint32_t g = 0; g < arena.groups; ++g) {
     if (!RanksAgree(arena, g)) {
@@ -24,23 +25,56 @@ void UpdateSlotsHost(const ArenaView& arena, const uint32_t* skip_flag) {
       agree = false;
     }
   }
-  arena.step->applied = agree ? 1 : 0;
+  step.applied = agree ? 1 : 0;
   if (!agree) return;
+  bool skipped = false;
   for (uint32_t g = 0; g < arena.groups; ++g) {
     GroupState& group = arena.group_states[g];
     group.skipped = StepSkipped(arena, g, Raised(skip_flag)) ? 1 : 0;
-    group.scale_hash = 0;
+    skipped = skipped || group.skipped != 0;
   }
   for (uint32_t i = 0; i < arena.slots; ++i) {
-    GroupState& group = arena.group_states[arena.descriptors[i].group];
-    UpdateSlot(arena, i, group.skipped != 0);
-    group.scale_hash += ScaleHash(arena, i);
+    const SlotWork work = LoadSlot(arena, i);
+    const SlotDescriptor& d = work.descriptor;
+    UpdateSlot(arena, i, work, arena.messages[d.message_index],
+               arena.group_states[d.group].skipped != 0, step.sequence);
   }
-  ++arena.step->step;
+  step.previous_step = step.step++;
+  ++step.sequence;
+  if (skipped) ++step.skipped_steps;
+  RehashScalesHost(arena);
 }
 
 void UndoSlotsHost(const ArenaView& arena) {
-  for (uint32_t i = 0; i < arena.slots; ++i) UndoSlot(arena, i);
+  StepState& step = *arena.step;
+  --step.sequence;
+  for (uint32_t i = 0; i < arena.slots; ++i) {
+    UndoSlot(arena, i, step.sequence, /*amax=*/0);
+  }
+  for (uint32_t b = 0; b < BlockCount(arena.slots); ++b) {
+    arena.block_sequences[b] = step.sequence;
+  }
+  step.step = step.previous_step;
+  bool skipped = false;
+  for (uint32_t g = 0; g < arena.groups; ++g) {
+    skipped = skipped || arena.group_states[g].skipped != 0;
+    arena.group_states[g].skipped = 0;
+  }
+  if (skipped) --step.skipped_steps;
+}
+
+void RepairSlotsHost(const ArenaView& arena) {
+  const uint32_t sequence = arena.step->sequence;
+  for (uint32_t i = 0; i < arena.slots; ++i) {
+    if (arena.block_sequences[i / kBlockSlots] == sequence) continue;
+    UndoSlot(arena, i, sequence,
+             MaxBits(UndoRecord(arena, i, sequence).amax,
+                     arena.amax[arena.descriptors[i].amax_index]));
+  }
+  for (uint32_t b = 0; b < BlockCount(arena.slots); ++b) {
+    arena.block_sequences[b] = sequence;
+  }
+  for (uint32_t g = 0; g < arena.groups; ++g) arena.arrivals[g] = 0;
 }
 
 void RehashScalesHost(const ArenaView& arena) {
@@ -48,8 +82,25 @@ void RehashScalesHost(const ArenaView& arena) {
     arena.group_states[g].scale_hash = 0;
   }
   for (uint32_t i = 0; i < arena.slots; ++i) {
-    arena.group_states[arena.descriptors[i].group].scale_hash +=
-        ScaleHash(arena, i);
+    const SlotDescriptor& d = arena.descriptors[i];
+    uint64_t& hash = arena.group_states[d.group].scale_hash;
+    hash = (hash + ScaleHash(MessagePosition(arena, d), arena.scale[i])) &
+           kScaleHashMask;
+  }
+  for (uint32_t g = 0; g < arena.groups; ++g) {
+    PrepareControl(arena, g, arena.group_states[g].scale_hash, arena.step->step,
+                   arena.step->phase);
+  }
+}
+
+void ClearFlagsHost(const ArenaView& arena) {
+  for (uint32_t i = 0; i < arena.slots; ++i) {
+    arena.histories[i].non_finite_steps = 0;
+    UndoRecord(arena, i, 0).non_finite_steps = 0;
+    UndoRecord(arena, i, 1).non_finite_steps = 0;
+  }
+  for (uint32_t g = 0; g < arena.groups; ++g) {
+    arena.group_states[g].ranks_disagree = 0;
   }
 }
 

@@ -12,6 +12,9 @@ void PackMessagesHost(const ArenaView& arena, const uint32_t* skip_flag);
 void UpdateSlotsHost(const ArenaView& arena, const uint32_t* skip_flag);
 void UndoSlotsHost(const ArenaView& arena);
 void RehashScalesHost(const ArenaView& arena);
+// Undoes what a step that failed half-way on a GPU did; observations are kept.
+void RepairSlotsHost(const ArenaView& arena);
+void ClearFlagsHost(const ArenaView& arena);
 
 }  // namespace scalekeeper
 

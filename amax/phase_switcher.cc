@@ -48,6 +48,7 @@ ArenaLayout PhaseSwitcher::LayoutOf(const SlotTable& table) {
   layout.message_words.assign(groups, 0);
   for (int32_t slot : table.arena_slots()) {
     ArenaLayout::Slot place;
+    place.group = table.group(/*phase=*/0, slot);
     uint32_t first_len = 0;
     for (const Policy& policy : table.policies(slot)) {
       if (!IsDelayed(policy)) continue;
@@ -105,14 +106,24 @@ void PhaseSwitcher::Describe(const Policy& policy,
 void PhaseSwitcher::PlaceMessages(int phase) {
   const ArenaView& view = arena_->view();
   for (uint32_t g = 0; g < view.groups; ++g) {
-    view.group_descriptors[g] = {arena_->MessageOffset(g), 0};
+    const uint32_t exchanged = view.group_descriptors[g].exchanged;
+    view.group_descriptors[g] = arena_->GroupPlacement(g);
+    view.group_descriptors[g].exchanged = exchanged;
+    view.group_descriptors[g].direct = 1;
   }
   for (uint32_t i = 0; i < view.slots; ++i) {
     SlotDescriptor& descriptor = view.descriptors[i];
     descriptor.group = table_->group(phase, table_->arena_slots()[i]);
     GroupDescriptor& group = view.group_descriptors[descriptor.group];
-    descriptor.message_index = group.message_offset + group.members++;
+    const uint32_t position = group.members++;
+    descriptor.message_index = group.message_offset + position;
+    if (descriptor.amax_index != group.amax_offset + position) group.direct = 0;
   }
+  for (uint32_t g = 0; g < view.groups; ++g) {
+    GroupDescriptor& group = view.group_descriptors[g];
+    if (group.members != arena_->FirstPhaseMembers(g)) group.direct = 0;
+  }
+  ++view.step->layout;
   view.step->phase = phase;
 }
 

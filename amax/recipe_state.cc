@@ -1,6 +1,5 @@
 #include "amax/recipe_state.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -10,24 +9,20 @@
 #include "absl/strings/str_join.h"
 #include "amax/agreement.h"
 #include "amax/arena.h"
+#include "amax/device_steps.h"
+#include "amax/group_table.h"
 #include "amax/history.h"
 #include "amax/kernels.h"
+#include "amax/kernels_host.h"
 #include "amax/phase_switcher.h"
+#include "amax/recipe_state_rep.h"
 #include "amax/slot_table.h"
 #include "amax/update.h"
+#include "base/device_memory.h"
 #include "base/status_macros.h"
 
 namespace scalekeeper {
 namespace {
-
-constexpr uint32_t kNoGroup = UINT32_MAX;
-
-// For the few calls that return a reference and so cannot return a Status.
-[[noreturn]] void DieOfMisuse(absl::string_view what) {
-  std::fprintf(stderr, "scalekeeper: %.*s\n", static_cast<int>(what.size()),
-               what.data());
-  std::abort();
-}
 
 absl::Status Annotate(const absl::Status& status, absl::string_view where) {
   if (status.ok()) return status;
@@ -35,92 +30,25 @@ absl::Status Annotate(const absl::Status& status, absl::string_view where) {
                       absl::StrCat(where, ": ", status.message()));
 }
 
-std::string Quoted(const std::vector<std::string>& names) {
+}  // namespace
+
+namespace internal {
+
+void DieOfMisuse(absl::string_view what) {
+  std::fprintf(stderr, "scalekeeper: %.*s\n", static_cast<int>(what.size()),
+               what.data());
+  std::abort();
+}
+
+std::string QuotedList(const std::vector<std::string>& names) {
   if (names.empty()) return "none";
   return absl::StrCat("\"", absl::StrJoin(names, "\", \""), "\"");
 }
 
-}  // namespace
+}  // namespace internal
 
-struct RecipeState::Rep {
-  Rep(Recipe recipe_in, RecipeStateOptions options_in)
-      : recipe(std::move(recipe_in)), options(std::move(options_in)) {}
-
-  absl::Status RequireFrozen(absl::string_view call) const {
-    if (frozen) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        absl::StrCat(call, " before Freeze: call Freeze first"));
-  }
-  absl::Status RequireNotPacked(absl::string_view call) const {
-    if (!packed) return absl::OkStatus();
-    return absl::FailedPreconditionError(absl::StrCat(
-        call,
-        " between Pack and Update: finish the step with Update, or give "
-        "it up with CancelPack"));
-  }
-  bool Knows(SlotId slot) const {
-    return slot.value >= 0 && static_cast<size_t>(slot.value) < table.size();
-  }
-  int32_t CheckedSlot(SlotId slot, absl::string_view call) const {
-    if (!Knows(slot)) {
-      DieOfMisuse(absl::StrCat(call, ": slot ", slot.value,
-                               " is not of this RecipeState, which has ",
-                               table.size()));
-    }
-    return slot.value;
-  }
-  // The slot's place in the arena.
-  absl::StatusOr<uint32_t> ArenaIndex(SlotId slot,
-                                      absl::string_view call) const;
-
-  absl::Status CheckGroupsAreBound() const;
-  absl::Status Allocate();
-  AgreementTable DescribeGroup(uint32_t group) const;
-  uint64_t Fingerprint(uint32_t group) const;
-  std::string DescribeSlot(int32_t slot) const;
-  absl::Status Agree(const absl::Status& local) const;
-
-  // kNoGroup when no slot of this state is in the group.
-  uint32_t GroupIndex(absl::string_view name) const {
-    const std::vector<std::string>& names = table.groups();
-    const auto it = std::find(names.begin(), names.end(), name);
-    return it == names.end() ? kNoGroup
-                             : static_cast<uint32_t>(it - names.begin());
-  }
-  // Nothing when the group has no slots in the active phase.
-  AmaxMessageView Message(uint32_t group) const {
-    if (group == kNoGroup) return {};
-    const GroupDescriptor& d = arena->view().group_descriptors[group];
-    if (d.members == 0) return {};
-    return {arena->view().messages + d.message_offset,
-            size_t{d.members} + kControlWords};
-  }
-  absl::Status Pack(Stream stream, const uint32_t* skip_flag);
-  absl::Status Reduce(Stream stream, int64_t* collectives);
-  absl::Status Update(Stream stream, const uint32_t* skip_flag,
-                      int64_t collectives);
-  absl::Status SwitchPhase(int64_t step, Stream stream);
-  absl::Status Fail(absl::Status status) {
-    failure = status;
-    return status;
-  }
-  std::vector<std::string> DisagreeingGroups() const;
-
-  const Recipe recipe;
-  const RecipeStateOptions options;
-  SlotTable table;
-  bool frozen = false;
-  std::unique_ptr<Arena> arena;
-  PhaseSwitcher phases;
-  int64_t step_before_freeze = 0;
-
-  bool packed = false;
-  bool can_restore = false;
-  int64_t previous_step = 0;
-  StepCounters counters;
-  StepCounters previous_counters;
-  absl::Status failure;  // of the last step that failed, until ClearFlags
-};
+using internal::DieOfMisuse;
+using internal::QuotedList;
 
 absl::StatusOr<uint32_t> RecipeState::Rep::ArenaIndex(
     SlotId slot, absl::string_view call) const {
@@ -151,78 +79,35 @@ absl::Status RecipeState::Rep::CheckGroupsAreBound() const {
   }
   if (lacking.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      "amax_reduction.group: the recipe reduces over ", Quoted(lacking),
-      ", which no communicator is bound to; bound are ", Quoted(bound)));
+      "amax_reduction.group: the recipe reduces over ", QuotedList(lacking),
+      ", which no communicator is bound to; bound are ", QuotedList(bound)));
 }
 
 absl::Status RecipeState::Rep::Allocate() {
-  Allocator* allocator =
-      options.allocator != nullptr ? options.allocator : HostAllocator();
-  SK_ASSIGN_OR_RETURN(Arena made,
-                      Arena::Create(allocator, PhaseSwitcher::LayoutOf(table)));
+  const ArenaLayout layout = PhaseSwitcher::LayoutOf(table);
+  const bool on_host = options.device == Device::Host();
+  Allocator* allocator = options.allocator;
+  if (allocator == nullptr) {
+    SK_ASSIGN_OR_RETURN(allocator, DefaultAllocator(options.device));
+  }
+  SK_ASSIGN_OR_RETURN(
+      Arena made, Arena::Create(on_host ? allocator : HostAllocator(), layout));
   arena = std::make_unique<Arena>(std::move(made));
   phases = PhaseSwitcher(&table, arena.get(),
                          recipe.ActivePhase(step_before_freeze));
   arena->view().step->step = step_before_freeze;
-  return RehashScales(options.device, arena->view(), Stream{});
-}
-
-std::string RecipeState::Rep::DescribeSlot(int32_t slot) const {
-  std::vector<std::string> parts;
-  for (int phase = 0; phase < table.phases(); ++phase) {
-    const Policy& policy = table.policies(slot)[static_cast<size_t>(phase)];
-    const uint32_t group = table.group(phase, slot);
-    parts.push_back(
-        absl::StrCat(scalekeeper::Describe(policy), ", ",
-                     group == table.groups().size()
-                         ? "not reduced"
-                         : absl::StrCat("group ", table.groups()[group])));
+  queued_step = step_before_freeze;
+  RehashScalesHost(arena->view());
+  if (on_host) return absl::OkStatus();
+  std::vector<DeviceSteps::Group> groups;
+  for (const auto& [name, communicator] : options.groups) {
+    const uint32_t index = GroupIndex(name);
+    if (index != Rep::kNoGroup) groups.push_back({name, index, communicator});
   }
-  return absl::StrJoin(parts, " | ");
-}
-
-AgreementTable RecipeState::Rep::DescribeGroup(uint32_t group) const {
-  AgreementTable out;
-  out.recipe = recipe.ToString();
-  out.recipe_fingerprint = recipe.fingerprint();
-  for (int32_t slot : table.arena_slots()) {
-    for (int phase = 0; phase < table.phases(); ++phase) {
-      if (table.group(phase, slot) != group) continue;
-      out.slots.push_back({table.name(slot), DescribeSlot(slot)});
-      break;
-    }
-  }
-  return out;
-}
-
-// Of the recipe and of the slots that are in the group in some phase, with
-// their policies and groups in all phases.
-uint64_t RecipeState::Rep::Fingerprint(uint32_t group) const {
-  std::vector<uint64_t> policies;
-  for (uint32_t set = 0; set < table.policy_set_count(); ++set) {
-    uint64_t hash = 0;
-    for (const Policy& policy : table.policies_of_set(set)) {
-      hash = HashBytes(hash, scalekeeper::Describe(policy));
-    }
-    policies.push_back(hash);
-  }
-  uint64_t hash = HashBytes(0, recipe.fingerprint());
-  for (int32_t slot : table.arena_slots()) {
-    bool member = false;
-    uint64_t groups = 0;
-    for (int phase = 0; phase < table.phases(); ++phase) {
-      const uint32_t g = table.group(phase, slot);
-      member = member || g == group;
-      groups =
-          HashBytes(groups, g < table.groups().size() ? table.groups()[g]
-                                                      : absl::string_view());
-    }
-    if (!member) continue;
-    hash = HashBytes(hash, table.name(slot));
-    hash = MixBits(hash ^ policies[table.policy_set(slot)]);
-    hash = MixBits(hash ^ groups);
-  }
-  return hash;
+  SK_ASSIGN_OR_RETURN(
+      steps, DeviceSteps::Create(options.device, allocator, layout, arena.get(),
+                                 std::move(groups)));
+  return absl::OkStatus();
 }
 
 // Every bound group is joined, whether the recipe uses it or not, even after an
@@ -231,11 +116,11 @@ absl::Status RecipeState::Rep::Agree(const absl::Status& local) const {
   absl::Status status = local;
   for (const auto& [name, communicator] : options.groups) {
     const uint32_t group = GroupIndex(name);
-    const absl::Status agreed =
-        Annotate(AgreeOnTable(communicator, Stream{}, status,
-                              local.ok() ? Fingerprint(group) : 0,
-                              [&] { return DescribeGroup(group); }),
-                 absl::StrCat("Freeze, group \"", name, "\""));
+    const absl::Status agreed = Annotate(
+        AgreeOnTable(communicator, Stream{}, status,
+                     local.ok() ? GroupFingerprint(recipe, table, group) : 0,
+                     [&] { return DescribeGroup(recipe, table, group); }),
+        absl::StrCat("Freeze, group \"", name, "\""));
     if (status.ok()) status = agreed;
   }
   return status;
@@ -250,6 +135,8 @@ absl::Status RecipeState::Freeze() {
   if (local.ok()) local = rep.CheckGroupsAreBound();
   if (local.ok()) local = rep.Allocate();
   SK_RETURN_IF_ERROR(rep.Agree(local));
+  SK_RETURN_IF_ERROR(DeviceSteps::AgreeOnExchange(
+      rep.options.groups, rep.options.exchange, rep.steps.get()));
   rep.frozen = true;
   return absl::OkStatus();
 }
@@ -257,8 +144,11 @@ absl::Status RecipeState::Freeze() {
 // ------------------------------------------------------------------ steps
 
 absl::Status RecipeState::Rep::Pack(Stream stream, const uint32_t* skip_flag) {
+  if (steps) {
+    if (absl::Status status = steps->Poll(); !status.ok()) return Fail(status);
+  }
   SK_RETURN_IF_ERROR(
-      PackMessages(options.device, arena->view(), skip_flag, stream));
+      PackMessages(options.device, StateArena().view(), skip_flag, stream));
   packed = true;
   return absl::OkStatus();
 }
@@ -281,50 +171,97 @@ absl::Status RecipeState::Rep::Reduce(Stream stream, int64_t* collectives) {
   return absl::OkStatus();
 }
 
-std::vector<std::string> RecipeState::Rep::DisagreeingGroups() const {
-  std::vector<std::string> names;
-  for (uint32_t g = 0; g < arena->view().groups; ++g) {
-    if (arena->view().group_states[g].ranks_disagree == 0) continue;
-    names.push_back(g < table.groups().size() ? table.groups()[g]
-                                              : std::string("(unreduced)"));
-  }
-  return names;
-}
-
 absl::Status RecipeState::Rep::Update(Stream stream, const uint32_t* skip_flag,
                                       int64_t collectives) {
   const ArenaView& view = arena->view();
   const int64_t step = view.step->step;
-  SK_RETURN_IF_ERROR(UpdateSlots(options.device, view, skip_flag, stream));
+  SK_RETURN_IF_ERROR(UpdateSlots(options.device, view, UpdateSource::kMessages,
+                                 skip_flag, StepGuard(), stream));
   packed = false;
   if (view.step->applied == 0) {
     return Fail(absl::DataLossError(absl::StrCat(
-        "step ", step, ": the ranks of group ", Quoted(DisagreeingGroups()),
+        "step ", step, ": the ranks of group ", QuotedList(DisagreeingGroups()),
         " do not agree on step, phase and scales (this rank: step ", step,
         ", phase ", phases.active_phase(),
         "); nothing was updated. Bring all of them to one state, e.g. with "
         "RestorePrevious or from a checkpoint")));
   }
-  previous_step = step;
   previous_counters = counters;
-  can_restore = true;
   phases.Commit();
   ++counters.updates;
   counters.collectives += collectives;
-  for (uint32_t g = 0; g < view.groups; ++g) {
-    if (view.group_states[g].skipped != 0) {
-      ++counters.skipped;
-      break;
-    }
-  }
+  counters.skipped = view.step->skipped_steps;
   return SwitchPhase(view.step->step, stream);
 }
 
+absl::Status RecipeState::Rep::DeviceEndStep(Stream stream,
+                                             const uint32_t* skip_flag) {
+  if (absl::Status status = steps->Poll(); !status.ok()) return Fail(status);
+  int64_t collectives = 0;
+  if (absl::Status status = steps->Queue(skip_flag, stream, &collectives);
+      !status.ok()) {
+    return Fail(
+        Annotate(status, absl::StrCat("EndStep of step ", queued_step)));
+  }
+  return AfterQueued(stream, collectives);
+}
+
+absl::Status RecipeState::Rep::DeviceUpdate(Stream stream,
+                                            const uint32_t* skip_flag) {
+  if (absl::Status status = steps->Poll(); !status.ok()) return Fail(status);
+  SK_RETURN_IF_ERROR(UpdateSlots(options.device, steps->arena().view(),
+                                 UpdateSource::kMessages, skip_flag,
+                                 steps->guard(), stream));
+  packed = false;
+  return AfterQueued(stream, /*collectives=*/0);
+}
+
+// The step was queued: the host goes on as if it succeeded. A graph counts its
+// steps on the device alone.
+absl::Status RecipeState::Rep::AfterQueued(Stream stream, int64_t collectives) {
+  SK_ASSIGN_OR_RETURN(const bool capturing,
+                      IsCapturing(options.device, stream));
+  if (capturing) return absl::OkStatus();
+  previous_counters = counters;
+  ++counters.updates;
+  counters.collectives += collectives;
+  ++queued_step;
+  if (absl::Status status = steps->Warning(); !status.ok()) return Fail(status);
+  if (recipe.ActivePhase(queued_step) == phases.active_phase()) {
+    return absl::OkStatus();
+  }
+  const int64_t expected = queued_step;
+  SK_RETURN_IF_ERROR(Fetch(Arena::Extent::kAll, stream));
+  if (absl::Status status = steps->Poll(); !status.ok()) return Fail(status);
+  if (absl::Status status = steps->Warning(); !status.ok()) return Fail(status);
+  if (queued_step != expected) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "step ", expected,
+        " was to begin another phase, but the device stands "
+        "at ",
+        queued_step, ": replayed graphs count, too; call SetStep"));
+  }
+  return SwitchPhase(queued_step, stream);
+}
+
+absl::Status RecipeState::Rep::Fetch(Arena::Extent extent, Stream stream) {
+  if (!steps) return absl::OkStatus();
+  SK_RETURN_IF_ERROR(steps->Fetch(extent, stream));
+  const StepState& state = *arena->view().step;
+  queued_step = state.step;
+  counters.skipped = state.skipped_steps;
+  if (state.sequence != switch_sequence) phases.Commit();
+  return absl::OkStatus();
+}
+
+// On a GPU after Fetch of everything.
 absl::Status RecipeState::Rep::SwitchPhase(int64_t step, Stream stream) {
   const int phase = recipe.ActivePhase(step);
   if (phase == phases.active_phase()) return absl::OkStatus();
   phases.SwitchTo(phase);
-  return RehashScales(options.device, arena->view(), stream);
+  switch_sequence = arena->view().step->sequence;
+  RehashScalesHost(arena->view());
+  return Store(Arena::Extent::kAll, stream);
 }
 
 absl::Status RecipeState::SetStep(int64_t step) {
@@ -338,19 +275,35 @@ absl::Status RecipeState::SetStep(int64_t step) {
     return absl::OkStatus();
   }
   SK_RETURN_IF_ERROR(rep.RequireNotPacked("SetStep"));
-  rep.arena->view().step->step = step;
-  return rep.SwitchPhase(step, Stream{});
+  if (step == this->step() &&
+      rep.recipe.ActivePhase(step) == rep.phases.active_phase()) {
+    return absl::OkStatus();
+  }
+  if (rep.steps) {
+    SK_RETURN_IF_ERROR(SynchronizeDevice(rep.options.device));
+    SK_RETURN_IF_ERROR(rep.Fetch(Arena::Extent::kAll, Stream{}));
+  }
+  const ArenaView& view = rep.arena->view();
+  view.step->step = step;
+  rep.queued_step = step;
+  SK_RETURN_IF_ERROR(rep.SwitchPhase(step, Stream{}));
+  for (uint32_t g = 0; g < view.groups; ++g) {
+    PrepareControl(view, g, view.group_states[g].scale_hash, step,
+                   view.step->phase);
+  }
+  return rep.Store(Arena::Extent::kHead, Stream{});
 }
 
 int64_t RecipeState::step() const {
-  return rep_->frozen ? rep_->arena->view().step->step
-                      : rep_->step_before_freeze;
+  if (!rep_->frozen) return rep_->step_before_freeze;
+  return rep_->steps ? rep_->queued_step : rep_->arena->view().step->step;
 }
 
 absl::Status RecipeState::EndStep(Stream stream, const uint32_t* skip_flag) {
   Rep& rep = *rep_;
   SK_RETURN_IF_ERROR(rep.RequireFrozen("EndStep"));
   SK_RETURN_IF_ERROR(rep.RequireNotPacked("EndStep"));
+  if (rep.steps) return rep.DeviceEndStep(stream, skip_flag);
   SK_RETURN_IF_ERROR(rep.Pack(stream, skip_flag));
   int64_t collectives = 0;
   if (absl::Status status = rep.Reduce(stream, &collectives); !status.ok()) {
@@ -370,10 +323,10 @@ absl::StatusOr<AmaxMessageView> RecipeState::AmaxMessage(
     absl::string_view group) {
   SK_RETURN_IF_ERROR(rep_->RequireFrozen("AmaxMessage"));
   const uint32_t index = rep_->GroupIndex(group);
-  if (index == kNoGroup) {
+  if (index == Rep::kNoGroup) {
     return absl::InvalidArgumentError(
         absl::StrCat("AmaxMessage: got group \"", group,
-                     "\", want one of: ", Quoted(rep_->table.groups())));
+                     "\", want one of: ", QuotedList(rep_->table.groups())));
   }
   return rep_->Message(index);
 }
@@ -384,6 +337,7 @@ absl::Status RecipeState::Update(Stream stream, const uint32_t* skip_flag) {
     return absl::FailedPreconditionError(
         "Update without Pack: call Pack, reduce the messages, then Update");
   }
+  if (rep_->steps) return rep_->DeviceUpdate(stream, skip_flag);
   return rep_->Update(stream, skip_flag, /*collectives=*/0);
 }
 
@@ -397,75 +351,20 @@ absl::Status RecipeState::RestorePrevious(Stream stream) {
   Rep& rep = *rep_;
   SK_RETURN_IF_ERROR(rep.RequireFrozen("RestorePrevious"));
   SK_RETURN_IF_ERROR(rep.RequireNotPacked("RestorePrevious"));
-  if (!rep.can_restore) {
+  SK_RETURN_IF_ERROR(rep.Fetch(Arena::Extent::kAll, stream));
+  const ArenaView& view = rep.arena->view();
+  if (view.step->sequence == rep.restore_floor) {
     return absl::FailedPreconditionError(
         absl::StrCat("RestorePrevious: the state before step ", step(),
                      " is not kept; one completed step can be undone, once"));
   }
-  const ArenaView& view = rep.arena->view();
   rep.phases.Revert();
-  SK_RETURN_IF_ERROR(UndoSlots(rep.options.device, view, stream));
-  view.step->step = rep.previous_step;
+  UndoSlotsHost(view);
+  rep.queued_step = view.step->step;
   rep.counters = rep.previous_counters;
-  rep.can_restore = false;
-  return RehashScales(rep.options.device, view, stream);
-}
-
-// ---------------------------------------------------------------- reports
-
-absl::Status RecipeState::Check(Stream) const {
-  const Rep& rep = *rep_;
-  if (!rep.frozen) return absl::OkStatus();
-  const ArenaView& view = rep.arena->view();
-  const std::vector<std::string> groups = rep.DisagreeingGroups();
-  if (!groups.empty()) {
-    return absl::DataLossError(absl::StrCat(
-        "the ranks of group ", Quoted(groups),
-        " did not agree on step, phase and scales",
-        rep.failure.ok() ? "" : absl::StrCat(": ", rep.failure.message())));
-  }
-  std::vector<std::string> slots;
-  for (uint32_t i = 0; i < view.slots; ++i) {
-    const uint32_t times = view.histories[i].non_finite_steps;
-    if (times == 0) continue;
-    slots.push_back(
-        absl::StrCat("\"", rep.table.name(rep.table.arena_slots()[i]), "\" (",
-                     times, times == 1 ? " step)" : " steps)"));
-  }
-  if (slots.empty()) return rep.failure;
-  std::string text =
-      absl::StrCat("inf or NaN amax in ", absl::StrJoin(slots, ", "));
-  if (!rep.failure.ok()) {
-    absl::StrAppend(&text, "; also: ", rep.failure.message());
-  }
-  return absl::OutOfRangeError(text);
-}
-
-absl::StatusOr<std::vector<std::string>> RecipeState::NonFiniteSlots(
-    Stream) const {
-  SK_RETURN_IF_ERROR(rep_->RequireFrozen("NonFiniteSlots"));
-  std::vector<std::string> names;
-  const ArenaView& view = rep_->arena->view();
-  for (uint32_t i = 0; i < view.slots; ++i) {
-    if (view.histories[i].non_finite_steps != 0) {
-      names.push_back(rep_->table.name(rep_->table.arena_slots()[i]));
-    }
-  }
-  return names;
-}
-
-absl::Status RecipeState::ClearFlags(Stream) {
-  rep_->failure = absl::OkStatus();
-  if (!rep_->frozen) return absl::OkStatus();
-  const ArenaView& view = rep_->arena->view();
-  for (uint32_t i = 0; i < view.slots; ++i) {
-    view.histories[i].non_finite_steps = 0;
-    view.undo[i].non_finite_steps = 0;
-  }
-  for (uint32_t g = 0; g < view.groups; ++g) {
-    view.group_states[g].ranks_disagree = 0;
-  }
-  return absl::OkStatus();
+  rep.restore_floor = rep.switch_sequence = view.step->sequence;
+  RehashScalesHost(view);
+  return rep.Store(Arena::Extent::kAll, stream);
 }
 
 // ------------------------------------------------------------ declaration
@@ -559,33 +458,15 @@ SlotView RecipeState::View(SlotId slot) const {
   if (!frozen() || !rep_->Knows(slot)) return {};
   const int32_t index = rep_->table.arena_index(slot.value);
   if (index < 0) return {};
-  const ArenaView& view = rep_->arena->view();
+  const ArenaView& view = rep_->StateArena().view();
   SlotView words;
-  words.amax = view.amax + index;
+  words.amax = view.amax + rep_->arena->view().descriptors[index].amax_index;
   if (rep_->table.delayed_in_some_phase(slot.value)) {
     words.scale = view.scale + index;
     words.scale_inv = view.scale_inv + index;
     words.measure = view.measure + index;
   }
   return words;
-}
-
-absl::StatusOr<float> RecipeState::Scale(SlotId slot, Stream) const {
-  SK_ASSIGN_OR_RETURN(const uint32_t index, rep_->ArenaIndex(slot, "Scale"));
-  return rep_->arena->view().scale[index];
-}
-
-absl::StatusOr<std::vector<uint32_t>> RecipeState::Window(SlotId slot,
-                                                          Stream) const {
-  SK_ASSIGN_OR_RETURN(const uint32_t index, rep_->ArenaIndex(slot, "Window"));
-  const ArenaView& view = rep_->arena->view();
-  const SlotHistory& history = view.histories[index];
-  const RingView ring = RingOf(view, view.descriptors[index]);
-  std::vector<uint32_t> window;
-  for (uint32_t age = history.count; age-- > 0;) {
-    window.push_back(ring.at(PositionOfAge(ring, history, age)));
-  }
-  return window;
 }
 
 }  // namespace scalekeeper

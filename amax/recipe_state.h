@@ -36,6 +36,16 @@
 // as for a new slot. A slot that is not `delayed` in a phase observes nothing,
 // contributes 0 and keeps scale and window for later.
 //
+// On a GPU a step is queued: EndStep returns before it has run, and can be
+// captured in a CUDA graph, the first one included. Its Status covers what is
+// known by then; Check (or the next EndStep) tells the rest, and step() and
+// counters() are those of the host until a call that synchronizes. Replays of a
+// graph move the state on without the host: call SetStep between them where the
+// recipe has phases, and capture anew after a change of phase (an old graph
+// does nothing and is reported). Calls that say so synchronize; a change of
+// phase does, and copies the state to the host and back. How GPUs exchange:
+// options.exchange, Describe, amax/nccl_communicator.h.
+//
 // Example:
 //   SK_ASSIGN_OR_RETURN(Recipe recipe, Recipe::Load("delayed_hybrid"));
 //   RecipeStateOptions options;
@@ -61,6 +71,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "amax/communicator.h"
+#include "amax/exchange.h"
 #include "amax/slot_view.h"
 #include "base/buffer.h"
 #include "base/device.h"
@@ -88,6 +99,8 @@ struct RecipeStateOptions {
   // Group name -> this rank's communicator, borrowed. With an empty map every
   // group is this process alone; otherwise each enabled group must be bound.
   std::map<std::string, Communicator*> groups;
+  // Between GPUs; RecipeState::Describe tells what was chosen.
+  Exchange exchange = Exchange::kAuto;
 };
 
 // What a group sends per step: reduce `data` with uint32 max over the group.
@@ -158,6 +171,9 @@ class RecipeState {
   absl::Status Check(Stream stream) const;
   absl::StatusOr<std::vector<std::string>> NonFiniteSlots(Stream stream) const;
   absl::Status ClearFlags(Stream stream);
+
+  // Device, size, step, groups and how a step is exchanged, for people.
+  std::string Describe() const;
 
   bool frozen() const;
   const Recipe& recipe() const;

@@ -16,7 +16,9 @@
 //
 // Control words after the amaxes of a message:
 //   [0]     1 when a rank wants the step dropped: one rank drops it for all
-//   [1, 2]  low and high half of h, a hash of step, phase and all scales
+//   [1, 2]  low and high half of h, a hash of step, phase and all scales; a
+//   rank
+//           keeps its own behind its observations (PrepareControl)
 //   [3, 4]  the same of ~h
 // After a max over ranks, [1, 2] equal h and [3, 4] equal ~h on a rank only if
 // every rank sent the same h. Where they differ the ranks have drifted apart
@@ -45,54 +47,74 @@ SK_HOST_DEVICE inline uint64_t MixBits(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// What a slot adds to its group's scale_hash; sums do not depend on the order.
-SK_HOST_DEVICE inline uint64_t ScaleHash(const ArenaView& arena,
-                                         uint32_t slot) {
-  const SlotDescriptor& d = arena.descriptors[slot];
-  const uint64_t position =
-      d.message_index - arena.group_descriptors[d.group].message_offset;
-  return MixBits((position << 32) | BitsFromFloat(arena.scale[slot]));
+// scale_hash is a sum of 48 bits: a GPU adds a block's part and counts the
+// block in one atomic.
+inline constexpr uint64_t kScaleHashMask = (uint64_t{1} << 48) - 1;
+
+// What a slot at `position` of its group's message adds to scale_hash.
+SK_HOST_DEVICE inline uint64_t ScaleHash(uint32_t position, float scale) {
+  return MixBits((uint64_t{position} << 32) | BitsFromFloat(scale)) &
+         kScaleHashMask;
+}
+
+SK_HOST_DEVICE inline uint32_t MessagePosition(const ArenaView& arena,
+                                               const SlotDescriptor& d) {
+  return d.message_index - arena.group_descriptors[d.group].message_offset;
 }
 
 // What all ranks of the group must agree on before an update.
-SK_HOST_DEVICE inline uint64_t AgreementHash(const ArenaView& arena,
-                                             uint32_t group) {
-  const uint64_t step = static_cast<uint64_t>(arena.step->step);
-  const uint64_t phase = static_cast<uint64_t>(arena.step->phase);
-  return MixBits(arena.group_states[group].scale_hash +
-                 MixBits(step + MixBits(phase)));
+SK_HOST_DEVICE inline uint64_t AgreementHash(uint64_t scale_hash, int64_t step,
+                                             int64_t phase) {
+  return MixBits(scale_hash + MixBits(static_cast<uint64_t>(step) +
+                                      MixBits(static_cast<uint64_t>(phase))));
 }
 
+// The control words that this rank brings to the next exchange.
+SK_HOST_DEVICE inline uint32_t* OwnControl(const ArenaView& arena,
+                                           uint32_t group) {
+  return arena.amax + arena.group_descriptors[group].control_offset;
+}
+
+// Those of the group's message.
 SK_HOST_DEVICE inline uint32_t* ControlWords(const ArenaView& arena,
                                              uint32_t group) {
   const GroupDescriptor& d = arena.group_descriptors[group];
   return arena.messages + d.message_offset + d.members;
 }
 
+// After every change of scales, step or phase.
+SK_HOST_DEVICE inline void PrepareControl(const ArenaView& arena,
+                                          uint32_t group, uint64_t scale_hash,
+                                          int64_t step, int64_t phase) {
+  const uint64_t hash = AgreementHash(scale_hash, step, phase);
+  uint32_t* own = OwnControl(arena, group);
+  own[0] = 0;
+  own[1] = static_cast<uint32_t>(hash);
+  own[2] = static_cast<uint32_t>(hash >> 32);
+  own[3] = ~own[1];
+  own[4] = ~own[2];
+}
+
 SK_HOST_DEVICE inline void PackSlot(const ArenaView& arena, uint32_t slot) {
   const SlotDescriptor& d = arena.descriptors[slot];
   arena.messages[d.message_index] =
-      d.enabled || d.watched ? arena.amax[slot] & kFloatMagnitudeMask : 0;
+      d.enabled || d.watched ? arena.amax[d.amax_index] & kFloatMagnitudeMask
+                             : 0;
 }
 
 SK_HOST_DEVICE inline void PackControl(const ArenaView& arena, uint32_t group,
                                        bool skip) {
-  const uint64_t hash = AgreementHash(arena, group);
+  const uint32_t* own = OwnControl(arena, group);
   uint32_t* control = ControlWords(arena, group);
   control[0] = skip ? 1 : 0;
-  control[1] = static_cast<uint32_t>(hash);
-  control[2] = static_cast<uint32_t>(hash >> 32);
-  control[3] = ~control[1];
-  control[4] = ~control[2];
+  for (int i = 1; i < 5; ++i) control[i] = own[i];
 }
 
 SK_HOST_DEVICE inline bool RanksAgree(const ArenaView& arena, uint32_t group) {
-  const uint64_t hash = AgreementHash(arena, group);
-  const uint32_t low = static_cast<uint32_t>(hash);
-  const uint32_t high = static_cast<uint32_t>(hash >> 32);
+  const uint32_t* own = OwnControl(arena, group);
   const uint32_t* control = ControlWords(arena, group);
-  return control[1] == low && control[2] == high && control[3] == ~low &&
-         control[4] == ~high;
+  return control[1] == own[1] && control[2] == own[2] && control[3] == own[3] &&
+         control[4] == own[4];
 }
 
 // Whether the group's reduced message, or this rank's own flag, drops the step.
@@ -107,54 +129,98 @@ SK_HOST_DEVICE inline void SetScale(const ArenaView& arena, uint32_t slot,
   arena.scale_inv[slot] = ScaleInverse(scale);
 }
 
-// Rules 1 to 4 above; `skip` is StepSkipped of the slot's group. Keeps what
-// UndoSlot needs and clears the observation.
-SK_HOST_DEVICE inline void UpdateSlot(const ArenaView& arena, uint32_t slot,
-                                      bool skip) {
-  const SlotDescriptor& d = arena.descriptors[slot];
-  SlotHistory& history = arena.histories[slot];
-  const float scale = arena.scale[slot];
+// A slot before an update, and what its push needs besides the reduced amax.
+struct SlotWork {
+  SlotDescriptor descriptor;
+  SlotHistory history;
+  PushPlan plan;
+  float scale = 1;
+  uint32_t measure = 0;
+  uint32_t amax = 0;  // this rank's
+};
+
+SK_HOST_DEVICE inline SlotWork LoadSlot(const ArenaView& arena, uint32_t slot) {
+  SlotWork work;
+  work.descriptor = arena.descriptors[slot];
+  work.history = arena.histories[slot];
+  work.scale = arena.scale[slot];
+  work.measure = arena.measure[slot];
+  const SlotDescriptor& d = work.descriptor;
+  work.amax = arena.amax[d.amax_index];
+  if (d.enabled) {
+    const RingView ring = RingOf(arena, d);
+    if (d.algo == AmaxComputeAlgo::kMax) {
+      work.plan = PlanPush(ring, work.history);
+    } else if (work.history.count == ring.len) {
+      work.plan.evicted = ring.at(work.history.cursor);
+    }
+  }
+  return work;
+}
+
+SK_HOST_DEVICE inline SlotUndo& UndoRecord(const ArenaView& arena,
+                                           uint32_t slot, uint32_t sequence) {
+  return arena.undo[uint64_t{sequence & 1} * arena.slots + slot];
+}
+
+// Rules 1 to 4 above; `skip` is StepSkipped of the slot's group, `sequence`
+// that before the update. Keeps what UndoSlot needs and clears the observation.
+// Returns the scale.
+SK_HOST_DEVICE inline float UpdateSlot(const ArenaView& arena, uint32_t slot,
+                                       const SlotWork& work, uint32_t reduced,
+                                       bool skip, uint32_t sequence) {
+  const SlotDescriptor& d = work.descriptor;
+  SlotHistory history = work.history;
   SlotUndo undo;
-  undo.scale = scale;
-  undo.measure = arena.measure[slot];
+  undo.scale = work.scale;
+  undo.measure = work.measure;
+  undo.amax = work.amax;
   undo.cursor = history.cursor;
   undo.count = history.count;
   undo.non_finite_steps = history.non_finite_steps;
 
-  const uint32_t reduced = arena.messages[d.message_index];
-  bool push = d.enabled && !skip && reduced != 0;
-  if (!skip && IsNonFiniteAmax(reduced)) ++history.non_finite_steps;
+  float scale = work.scale;
+  const bool observed = (d.enabled || d.watched) && !skip && reduced != 0;
+  bool push = d.enabled && observed;
+  if (observed && IsNonFiniteAmax(reduced)) {
+    ++history.non_finite_steps;
+    arena.histories[slot] = history;
+  }
   if (push && IsNonFiniteAmax(reduced)) {
     push = d.non_finite == NonFiniteAmax::kFreeze;
-    if (d.non_finite == NonFiniteAmax::kBackOff) {
-      SetScale(arena, slot, BackedOffScale(scale));
-    }
+    if (d.non_finite == NonFiniteAmax::kBackOff) scale = BackedOffScale(scale);
   }
   if (push) {
     const RingView ring = RingOf(arena, d);
     uint32_t selected = reduced;
+    undo.evicted = work.plan.evicted;
     if (d.algo == AmaxComputeAlgo::kMax) {
-      const PushResult result = PushAndMax(ring, history, reduced);
-      selected = result.window_max;
-      undo.evicted = result.evicted;
+      selected = PushPlanned(ring, work.plan, history, reduced);
     } else {
-      undo.evicted = Push(ring, history, reduced);
+      (void)Push(ring, history, reduced);
     }
     if (!IsNonFiniteAmax(selected)) {
-      SetScale(arena, slot,
-               ScaleFromAmax(FloatFromBits(selected), d.format_max, d.margin));
+      scale = ScaleFromAmax(FloatFromBits(selected), d.format_max, d.margin);
       arena.measure[slot] = 0;
     }
   }
-  arena.undo[slot] = undo;
-  arena.amax[slot] = 0;
+  if (d.enabled && observed) {
+    arena.histories[slot] = history;
+    SetScale(arena, slot, scale);
+  }
+  UndoRecord(arena, slot, sequence) = undo;
+  arena.amax[d.amax_index] = 0;
+  return scale;
 }
 
-// Back to before the last UpdateSlot; drops what was observed since.
-SK_HOST_DEVICE inline void UndoSlot(const ArenaView& arena, uint32_t slot) {
-  const SlotUndo& undo = arena.undo[slot];
+// Back to before the update that began at `sequence`. `amax` is what the slot
+// has observed then: 0 drops it.
+SK_HOST_DEVICE inline void UndoSlot(const ArenaView& arena, uint32_t slot,
+                                    uint32_t sequence, uint32_t amax) {
+  const SlotUndo& undo = UndoRecord(arena, slot, sequence);
+  const SlotDescriptor& d = arena.descriptors[slot];
   SlotHistory& history = arena.histories[slot];
-  const RingView ring = RingOf(arena, arena.descriptors[slot]);
+  const RingView ring = RingOf(arena, d);
   const bool pushed =
       history.cursor != undo.cursor || history.count != undo.count;
   // With N = 1 a push moves neither, but then `evicted` is not 0.
@@ -165,7 +231,7 @@ SK_HOST_DEVICE inline void UndoSlot(const ArenaView& arena, uint32_t slot) {
   RebuildMaxima(ring, history);
   SetScale(arena, slot, undo.scale);
   arena.measure[slot] = undo.measure;
-  arena.amax[slot] = 0;
+  arena.amax[d.amax_index] = amax;
 }
 
 // Gives a slot another descriptor, at a change of phase. `spare_ring` is where

@@ -15,4 +15,11 @@
 #define SK_HOST_DEVICE
 #endif
 
+// Before a loop of a constant number of turns whose loads are to overlap.
+#if defined(__CUDA_ARCH__)
+#define SK_UNROLL _Pragma("unroll")
+#else
+#define SK_UNROLL
+#endif
+
 #endif  // SCALEKEEPER_NUMERICS_HOST_DEVICE_H_

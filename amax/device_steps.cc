@@ -1,0 +1,360 @@
+#include "amax/device_steps.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+#include "amax/kernels_host.h"
+#include "amax/update.h"
+#include "base/device_memory.h"
+#include "base/status_macros.h"
+
+namespace scalekeeper {
+namespace {
+
+constexpr uint32_t kMaxDeviceGroups = 256;  // one bit each in a block's memory
+constexpr uint32_t kMaxDeviceSlots = 65535 * kBlockSlots;  // 16-bit block count
+
+absl::Status Annotate(const absl::Status& status, absl::string_view where) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(where, ": ", status.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
+    const Device& device, Allocator* allocator, const ArenaLayout& layout,
+    Arena* mirror, std::vector<Group> groups) {
+  const ArenaView& view = mirror->view();
+  if (view.groups > kMaxDeviceGroups || view.slots > kMaxDeviceSlots) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("amax state on ", Name(device), ": got ", view.slots,
+                     " slots in ", view.groups, " groups, want at most ",
+                     kMaxDeviceSlots, " in ", kMaxDeviceGroups));
+  }
+  std::unique_ptr<DeviceSteps> steps(new DeviceSteps);
+  steps->device_ = device;
+  steps->mirror_ = mirror;
+  int device_groups = 0;
+  for (Group& group : groups) {
+    DeviceGroup* const queued = group.communicator->device_group();
+    if (queued != nullptr && queued->device() != device) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "options.groups[\"", group.name, "\"]: the communicator is on ",
+          Name(queued->device()), ", the state on ", Name(device)));
+    }
+    if (queued != nullptr && ++device_groups > kMaxAbortWords) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("options.groups: got more than ", kMaxAbortWords,
+                       " communicators between GPUs, want at most that many"));
+    }
+    // Alone there is nothing to exchange.
+    if (queued != nullptr && group.communicator->size() == 1) continue;
+    view.group_descriptors[group.index].exchanged = 1;
+    steps->groups_.push_back(std::move(group));
+  }
+  SK_ASSIGN_OR_RETURN(Arena arena, Arena::Create(allocator, layout));
+  steps->arena_ = std::make_unique<Arena>(std::move(arena));
+  SK_ASSIGN_OR_RETURN(steps->report_,
+                      MappedWords::Allocate(device, kStepReportWords));
+  steps->staged_.resize(*std::max_element(layout.message_words.begin(),
+                                          layout.message_words.end()));
+  SK_RETURN_IF_ERROR(steps->Store(Arena::Extent::kHead, Stream{}));
+  return steps;
+}
+
+DeviceSteps::~DeviceSteps() { (void)SynchronizeDevice(device_); }
+
+std::string DeviceSteps::FusedObstacle() const {
+  if (groups_.size() != 1) {
+    return absl::StrCat(groups_.size(), " groups are reduced, want one");
+  }
+  DeviceGroup* const group = groups_[0].communicator->device_group();
+  if (group == nullptr) return "the communicator works in host memory";
+  return group->MailboxObstacle();
+}
+
+// Three reductions of a few words per group, the same number on every rank.
+absl::Status DeviceSteps::AgreeOnExchange(
+    const std::map<std::string, Communicator*>& bound, Exchange wanted,
+    DeviceSteps* steps) {
+  absl::Status status;
+  for (const auto& [name, communicator] : bound) {
+    if (communicator->device_group() == nullptr || communicator->size() == 1) {
+      continue;
+    }
+    std::string obstacle = "the state is in host memory";
+    if (steps != nullptr) {
+      obstacle =
+          bound.size() == 1
+              ? steps->FusedObstacle()
+              : absl::StrCat(bound.size(), " groups are bound, want one");
+    }
+    const std::string where = absl::StrCat("Freeze, group \"", name, "\"");
+    const auto share =
+        [&, comm = communicator](std::vector<uint32_t>* words) -> absl::Status {
+      return Annotate(comm->AllReduceMax(absl::MakeSpan(*words), Stream{}),
+                      where);
+    };
+    std::vector<uint32_t> words = {obstacle.empty() ? 0u : 1u,
+                                   wanted == Exchange::kFused ? 1u : 0u,
+                                   wanted == Exchange::kAllReduce ? 1u : 0u,
+                                   wanted == Exchange::kAuto ? 1u : 0u};
+    SK_RETURN_IF_ERROR(share(&words));
+    const bool blocked = words[0] != 0;
+    if (words[1] + words[2] + words[3] > 1) {
+      status = absl::FailedPreconditionError(absl::StrCat(
+          where, ": the ranks ask for different values of options.exchange"));
+      continue;
+    }
+    if (blocked && obstacle.empty()) {
+      obstacle = "another rank cannot";
+    }
+    if (steps != nullptr && wanted != Exchange::kAllReduce) {
+      steps->obstacle_ = obstacle;
+    }
+    if (blocked && wanted == Exchange::kFused) {
+      status = absl::FailedPreconditionError(
+          absl::StrCat(where, ": options.exchange: got kFused: ", obstacle));
+    }
+    if (blocked || wanted == Exchange::kAllReduce) continue;
+
+    const GroupDescriptor& place = steps->Descriptor(steps->groups_[0]);
+    absl::StatusOr<std::unique_ptr<MailboxMemory>> made =
+        communicator->device_group()->MakeMailboxes(
+            place.control_offset - place.amax_offset + kControlWords);
+    std::vector<uint32_t> failed = {made.ok() ? 0u : 1u};
+    SK_RETURN_IF_ERROR(share(&failed));
+    if (failed[0] == 0) {
+      steps->mailboxes_ = *std::move(made);
+      continue;
+    }
+    steps->obstacle_ = made.ok() ? "another rank cannot"
+                                 : std::string(made.status().message());
+    if (wanted == Exchange::kFused) {
+      status = made.ok()
+                   ? absl::FailedPreconditionError(absl::StrCat(
+                         where,
+                         ": options.exchange: got kFused: ", steps->obstacle_))
+                   : Annotate(made.status(), where);
+    }
+  }
+  if (status.ok() && steps != nullptr) status = steps->WarmUp();
+  return status;
+}
+
+DeviceSteps::Path DeviceSteps::ChoosePath() const {
+  bool any = false, staged = false, direct = true;
+  for (const Group& group : groups_) {
+    const GroupDescriptor& descriptor = Descriptor(group);
+    if (descriptor.members == 0) continue;
+    any = true;
+    direct = direct && descriptor.direct != 0;
+    staged = staged || group.communicator->device_group() == nullptr;
+  }
+  if (!any) return Path::kAlone;
+  if (staged) return Path::kStaged;
+  if (!direct) return Path::kPacked;
+  return mailboxes_ != nullptr ? Path::kFused : Path::kReduced;
+}
+
+// Connections are made by a first reduction of each size; a graph cannot.
+absl::Status DeviceSteps::WarmUp() {
+  const ArenaView& view = arena_->view();
+  for (const Group& group : groups_) {
+    DeviceGroup* const queued = group.communicator->device_group();
+    const GroupDescriptor& descriptor = Descriptor(group);
+    if (queued == nullptr || descriptor.members == 0) continue;
+    const std::string what = absl::StrCat("Freeze, group \"", group.name, "\"");
+    SK_RETURN_IF_ERROR(
+        queued->QueueMax(view.amax + descriptor.amax_offset,
+                         view.messages + descriptor.message_offset,
+                         descriptor.members + kControlWords, Stream{}, what));
+    SK_RETURN_IF_ERROR(queued->Wait(Stream{}));
+    SK_RETURN_IF_ERROR(Annotate(queued->Poll(), what));
+  }
+  return absl::OkStatus();
+}
+
+StepGuard DeviceSteps::guard() const {
+  StepGuard guard;
+  int next = 0;
+  for (const Group& group : groups_) {
+    DeviceGroup* const queued = group.communicator->device_group();
+    if (queued != nullptr) guard.abort[next++] = queued->abort_word();
+  }
+  guard.report = report_.device_address();
+  guard.layout = mirror_->view().step->layout;
+  return guard;
+}
+
+absl::Status DeviceSteps::Stage(const Group& group, Stream stream) {
+  const GroupDescriptor& descriptor = Descriptor(group);
+  const size_t count = size_t{descriptor.members} + kControlWords;
+  uint32_t* const message = arena_->view().messages + descriptor.message_offset;
+  const absl::Span<uint32_t> words = absl::MakeSpan(staged_).subspan(0, count);
+  SK_RETURN_IF_ERROR(CopyToHost(device_, words.data(), message,
+                                count * sizeof(uint32_t), stream));
+  SK_RETURN_IF_ERROR(group.communicator->AllReduceMax(words, stream));
+  return CopyFromHost(device_, message, words.data(), count * sizeof(uint32_t),
+                      stream);
+}
+
+absl::Status DeviceSteps::Queue(const uint32_t* skip_flag, Stream stream,
+                                int64_t* collectives) {
+  const ArenaView& view = arena_->view();
+  const Path path = ChoosePath();
+  if (path == Path::kFused) {
+    SK_RETURN_IF_ERROR(FusedStep(device_, view, Descriptor(groups_[0]),
+                                 groups_[0].index, mailboxes_->mailboxes(),
+                                 skip_flag, guard(), stream));
+    ++*collectives;
+    return absl::OkStatus();
+  }
+  if (path == Path::kPacked || path == Path::kStaged) {
+    SK_RETURN_IF_ERROR(PackMessages(device_, view, skip_flag, stream));
+  } else if (path == Path::kReduced && skip_flag != nullptr) {
+    SK_RETURN_IF_ERROR(RaiseSkipWords(device_, view, skip_flag, stream));
+  }
+  for (const Group& group : groups_) {
+    const GroupDescriptor& descriptor = Descriptor(group);
+    if (descriptor.members == 0) continue;
+    DeviceGroup* const queued = group.communicator->device_group();
+    uint32_t* const message = view.messages + descriptor.message_offset;
+    const uint32_t* const send =
+        path == Path::kReduced ? view.amax + descriptor.amax_offset : message;
+    absl::Status status =
+        queued != nullptr
+            ? queued->QueueMax(send, message,
+                               size_t{descriptor.members} + kControlWords,
+                               stream, "EndStep")
+            : Stage(group, stream);
+    if (!status.ok()) {
+      return Break(
+          Annotate(status, absl::StrCat("group \"", group.name, "\"")));
+    }
+    ++*collectives;
+  }
+  return UpdateSlots(device_, view,
+                     path == Path::kPacked || path == Path::kStaged
+                         ? UpdateSource::kMessages
+                         : UpdateSource::kExchanged,
+                     skip_flag, guard(), stream);
+}
+
+absl::Status DeviceSteps::Break(absl::Status status) {
+  if (broken_.ok()) broken_ = std::move(status);
+  return broken_;
+}
+
+absl::Status DeviceSteps::Poll() {
+  if (!broken_.ok()) return broken_;
+  if (report_.Load(kReportTimedOut) != 0) {
+    std::vector<std::string> missing;
+    for (int r = 0; r < kMaxMailboxRanks; ++r) {
+      if (report_.Load(kReportMissingRank + r) != 0) {
+        missing.push_back(absl::StrCat(r));
+      }
+    }
+    const Mailboxes& boxes = mailboxes_->mailboxes();
+    return Break(absl::DeadlineExceededError(absl::StrCat(
+        "group \"", groups_[0].name, "\": exchange of ",
+        Descriptor(groups_[0]).members, " amaxes: ",
+        missing.size() == 1 ? "rank " : "ranks ", absl::StrJoin(missing, ", "),
+        " of ", boxes.ranks, " did not come within ",
+        static_cast<double>(boxes.deadline_ns) * 1e-9, " s")));
+  }
+  for (const Group& group : groups_) {
+    DeviceGroup* const queued = group.communicator->device_group();
+    if (queued == nullptr) continue;
+    const absl::Status status = queued->Poll();
+    if (!status.ok()) {
+      return Break(
+          Annotate(status, absl::StrCat("group \"", group.name, "\"")));
+    }
+  }
+  if (report_.Load(kReportAborted) != 0) {
+    return Break(absl::AbortedError(
+        "a reduction was given up; the update that was queued behind it did "
+        "nothing"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DeviceSteps::Warning() const {
+  if (report_.Load(kReportDisagree) != 0) {
+    return absl::DataLossError(
+        "the ranks of a group do not agree on step, phase and scales; nothing "
+        "was updated. Bring all of them to one state, e.g. with "
+        "RestorePrevious or from a checkpoint");
+  }
+  if (report_.Load(kReportLayout) != 0) {
+    return absl::FailedPreconditionError(
+        "a graph that was captured in another phase was replayed; it did "
+        "nothing. Capture it anew after a change of phase");
+  }
+  return absl::OkStatus();
+}
+
+void DeviceSteps::ClearReports() {
+  report_.Store(kReportDisagree, 0);
+  report_.Store(kReportLayout, 0);
+}
+
+absl::Status DeviceSteps::Wait(Stream stream) {
+  for (const Group& group : groups_) {
+    DeviceGroup* const queued = group.communicator->device_group();
+    if (queued == nullptr) continue;
+    SK_RETURN_IF_ERROR(Annotate(queued->Wait(stream),
+                                absl::StrCat("group \"", group.name, "\"")));
+  }
+  return Synchronize(device_, stream);
+}
+
+absl::Status DeviceSteps::Fetch(Arena::Extent extent, Stream stream) {
+  SK_RETURN_IF_ERROR(Wait(stream));
+  SK_RETURN_IF_ERROR(mirror_->CopyFrom(*arena_, extent, stream));
+  const ArenaView& view = mirror_->view();
+  const bool torn =
+      view.step->failed != 0 &&
+      std::any_of(
+          view.block_sequences, view.block_sequences + BlockCount(view.slots),
+          [&](uint32_t sequence) { return sequence != view.step->sequence; });
+  if (!torn) return absl::OkStatus();
+  if (extent != Arena::Extent::kAll) {
+    SK_RETURN_IF_ERROR(mirror_->CopyFrom(*arena_, Arena::Extent::kAll, stream));
+  }
+  RepairSlotsHost(view);
+  RehashScalesHost(view);
+  return Store(Arena::Extent::kAll, stream);
+}
+
+absl::Status DeviceSteps::Store(Arena::Extent extent, Stream stream) {
+  return arena_->CopyFrom(*mirror_, extent, stream);
+}
+
+std::string DeviceSteps::Describe() const {
+  switch (ChoosePath()) {
+    case Path::kAlone:
+      return "one kernel, no other rank";
+    case Path::kFused:
+      return absl::StrCat("one kernel that exchanges over NVLink with ",
+                          mailboxes_->mailboxes().ranks, " ranks");
+    case Path::kReduced:
+    case Path::kPacked:
+      return absl::StrCat(
+          ChoosePath() == Path::kPacked ? "pack, all-reduce, update"
+                                        : "all-reduce, update",
+          obstacle_.empty()
+              ? ""
+              : absl::StrCat(" (not one kernel: ", obstacle_, ")"));
+    case Path::kStaged:
+      return "pack, reduction in host memory, update";
+  }
+  return "";
+}
+
+}  // namespace scalekeeper

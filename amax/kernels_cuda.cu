@@ -1,0 +1,177 @@
+// Packing and the update, where the exchange is a collective of its own.
+#include "absl/strings/str_cat.h"
+#include "amax/kernels_cuda.h"
+#include "amax/update_cuda.cuh"
+#include "base/cuda/device_guard_cuda.h"
+#include "base/cuda/handles_cuda.h"
+#include "base/cuda/status_cuda.h"
+#include "base/status_macros.h"
+
+namespace scalekeeper {
+namespace {
+
+using device::BlockShared;
+using device::InControlWarp;
+using device::kStepThreads;
+
+__global__ void __launch_bounds__(256)
+    PackKernel(ArenaView arena, const uint32_t* skip_flag) {
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < arena.slots) PackSlot(arena, i);
+  if (i < arena.groups) {
+    PackControl(arena, i, skip_flag != nullptr && *skip_flag != 0);
+  }
+}
+
+__global__ void RaiseSkipKernel(ArenaView arena, const uint32_t* skip_flag) {
+  const uint32_t g = threadIdx.x;
+  if (g < arena.groups) OwnControl(arena, g)[0] = *skip_flag != 0 ? 1 : 0;
+}
+
+// What the groups' messages say, by the control warp.
+__device__ void ReadControl(const ArenaView& arena, bool all_messages,
+                            bool own_skip, BlockShared* shared) {
+  for (uint32_t g = threadIdx.x & 31u; g < arena.groups; g += 32) {
+    bool skip = own_skip;
+    const GroupDescriptor& group = arena.group_descriptors[g];
+    // A group without slots in this phase is not exchanged.
+    if (all_messages || (group.exchanged != 0 && group.members != 0)) {
+      skip = StepSkipped(arena, g, own_skip);
+      if (!RanksAgree(arena, g)) {
+        atomicOr(&shared->disagree[g >> 5], 1u << (g & 31));
+        shared->any_disagree = 1;
+      }
+    }
+    if (skip) {
+      atomicOr(&shared->skip[g >> 5], 1u << (g & 31));
+      shared->any_skip = 1;
+    }
+  }
+}
+
+__global__ void __launch_bounds__(kStepThreads)
+    UpdateKernel(const __grid_constant__ ArenaView arena, bool all_messages,
+                 const uint32_t* skip_flag,
+                 const __grid_constant__ StepGuard guard) {
+  __shared__ BlockShared shared;
+  const StepState step = *arena.step;
+  const uint32_t slot = device::SlotOfThread();
+  const bool has_slot = !InControlWarp() && slot < arena.slots;
+  SlotWork work;
+  uint32_t reduced = 0;
+  if (InControlWarp()) {
+    device::ClearShared(arena.groups, &shared);
+    const uint32_t lane = threadIdx.x & 31u;
+    // Mapped words take long to come: asked for before anything else.
+    const bool abort = lane < kMaxAbortWords && guard.abort[lane] != nullptr &&
+                       device::LoadVolatile(guard.abort[lane]) != 0;
+    ReadControl(arena, all_messages, skip_flag != nullptr && *skip_flag != 0,
+                &shared);
+    const bool aborted = __any_sync(0xFFFFFFFFu, abort);
+    if (lane == 0) {
+      if (aborted) device::Fail(arena, guard, kReportAborted);
+      const bool replaced = step.layout != guard.layout;
+      if (replaced) device::Report(guard, kReportLayout);
+      shared.stopped = aborted || replaced || step.failed != 0 ? 1 : 0;
+    }
+  } else if (has_slot) {
+    work = LoadSlot(arena, slot);
+    const SlotDescriptor& d = work.descriptor;
+    reduced = all_messages || arena.group_descriptors[d.group].exchanged != 0
+                  ? arena.messages[d.message_index]
+                  : work.amax;
+    reduced &= kFloatMagnitudeMask;
+  }
+  __syncthreads();
+  if (shared.stopped != 0) return;
+
+  uint64_t hash = 0;
+  if (has_slot && shared.any_disagree == 0) {
+    const SlotDescriptor& d = work.descriptor;
+    const float scale = UpdateSlot(arena, slot, work, reduced,
+                                   shared.Skips(d.group), step.sequence);
+    hash = ScaleHash(MessagePosition(arena, d), scale);
+  }
+  device::SumHashes(has_slot, has_slot ? work.descriptor.group : 0, hash,
+                    &shared);
+  if (InControlWarp()) {
+    device::ArriveAndCommit(arena, guard, step, /*exchanged=*/false, shared);
+  }
+}
+
+}  // namespace
+
+namespace cuda {
+
+absl::Status ValidateAmaxDevice(int device) {
+  int count = 0;
+  SK_CUDA_RETURN_IF_ERROR(cudaGetDeviceCount(&count));
+  if (device < 0 || device >= count) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "device cuda:", device, ": this machine has ", count, " CUDA devices"));
+  }
+  int major = 0, minor = 0;
+  SK_CUDA_RETURN_IF_ERROR(cudaDeviceGetAttribute(
+      &major, cudaDevAttrComputeCapabilityMajor, device));
+  SK_CUDA_RETURN_IF_ERROR(cudaDeviceGetAttribute(
+      &minor, cudaDevAttrComputeCapabilityMinor, device));
+  if (major * 10 + minor < 89) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "device cuda:", device, ": compute capability ", major, ".", minor,
+        ", want 8.9 or later: older chips have no FP8"));
+  }
+  // A kernel that is loaded at its first launch cannot be captured then.
+  SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
+  cudaFuncAttributes attributes;
+  SK_CUDA_RETURN_IF_ERROR(cudaFuncGetAttributes(&attributes, PackKernel));
+  SK_CUDA_RETURN_IF_ERROR(cudaFuncGetAttributes(&attributes, RaiseSkipKernel));
+  SK_CUDA_RETURN_IF_ERROR(cudaFuncGetAttributes(&attributes, UpdateKernel));
+  return LoadFusedStep(device);
+}
+
+absl::Status PackMessages(int device, const ArenaView& arena,
+                          const uint32_t* skip_flag, Stream stream) {
+  SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
+  const uint32_t items =
+      arena.slots > arena.groups ? arena.slots : arena.groups;
+  PackKernel<<<BlockCount(items), kBlockSlots, 0, AsCudaStream(stream)>>>(
+      arena, skip_flag);
+  SK_CUDA_RETURN_IF_ERROR(cudaGetLastError());
+  return absl::OkStatus();
+}
+
+absl::Status RaiseSkipWords(int device, const ArenaView& arena,
+                            const uint32_t* skip_flag, Stream stream) {
+  SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
+  RaiseSkipKernel<<<1, device::kMaxGroups, 0, AsCudaStream(stream)>>>(
+      arena, skip_flag);
+  SK_CUDA_RETURN_IF_ERROR(cudaGetLastError());
+  return absl::OkStatus();
+}
+
+absl::Status UpdateSlots(int device, const ArenaView& arena,
+                         UpdateSource source, const uint32_t* skip_flag,
+                         const StepGuard& guard, Stream stream) {
+  SK_ASSIGN_OR_RETURN(CudaDeviceGuard enter, CudaDeviceGuard::Enter(device));
+  UpdateKernel<<<BlockCount(arena.slots), kStepThreads, 0,
+                 AsCudaStream(stream)>>>(
+      arena, source == UpdateSource::kMessages, skip_flag, guard);
+  SK_CUDA_RETURN_IF_ERROR(cudaGetLastError());
+  return absl::OkStatus();
+}
+
+absl::Status SynchronizeDevice(int device) {
+  SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
+  SK_CUDA_RETURN_IF_ERROR(cudaDeviceSynchronize());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> IsCapturing(int device, Stream stream) {
+  SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  SK_CUDA_RETURN_IF_ERROR(cudaStreamIsCapturing(AsCudaStream(stream), &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
+}  // namespace cuda
+}  // namespace scalekeeper

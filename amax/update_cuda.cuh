@@ -1,0 +1,149 @@
+// What the kernels of a step share: one thread per slot, one warp more for the
+// control words, and a commit by the block that finishes last.
+//
+// A block updates its slots or leaves them alone as a whole (kBlockSlots). The
+// last block of a group to arrive makes what the next step needs: one 64-bit
+// atomic per block and group counts it and adds its part of scale_hash, so that
+// no block waits for another and no fence is needed.
+//
+// A block that finds the step given up (StepGuard::abort, an expired deadline)
+// does not arrive: then nothing is committed, later steps do nothing, and the
+// host undoes the blocks that were faster (RepairSlotsHost).
+#ifndef SCALEKEEPER_AMAX_UPDATE_CUDA_CUH_
+#define SCALEKEEPER_AMAX_UPDATE_CUDA_CUH_
+
+#include <cstdint>
+
+#include "amax/arena_view.h"
+#include "amax/kernels.h"
+#include "amax/update.h"
+
+namespace scalekeeper::device {
+
+inline constexpr uint32_t kMaxGroups = 256;
+inline constexpr uint32_t kStepThreads = kBlockSlots + 32;
+
+// Per group: what the block found out, then its part of scale_hash.
+struct BlockShared {
+  unsigned long long hash[kMaxGroups];
+  uint32_t skip[kMaxGroups / 32];
+  uint32_t disagree[kMaxGroups / 32];
+  uint32_t any_disagree;
+  uint32_t any_skip;
+  uint32_t stopped;
+
+  __device__ bool Skips(uint32_t group) const {
+    return (skip[group >> 5] >> (group & 31)) & 1;
+  }
+  __device__ bool Disagrees(uint32_t group) const {
+    return (disagree[group >> 5] >> (group & 31)) & 1;
+  }
+};
+
+__device__ __forceinline__ bool InControlWarp() {
+  return threadIdx.x >= kBlockSlots;
+}
+__device__ __forceinline__ uint32_t SlotOfThread() {
+  return blockIdx.x * kBlockSlots + threadIdx.x;
+}
+
+__device__ __forceinline__ uint32_t LoadVolatile(const uint32_t* word) {
+  return *static_cast<const volatile uint32_t*>(word);
+}
+
+__device__ __forceinline__ void Report(const StepGuard& guard, int word) {
+  if (guard.report == nullptr) return;
+  static_cast<volatile uint32_t*>(guard.report)[word] = 1;
+}
+
+// By the control warp, before it writes anything else to `shared`.
+__device__ __forceinline__ void ClearShared(uint32_t groups,
+                                            BlockShared* shared) {
+  const uint32_t lane = threadIdx.x & 31u;
+  for (uint32_t g = lane; g < groups; g += 32) shared->hash[g] = 0;
+  if (lane < kMaxGroups / 32) {
+    shared->skip[lane] = 0;
+    shared->disagree[lane] = 0;
+  }
+  if (lane == 0) {
+    shared->any_disagree = 0;
+    shared->any_skip = 0;
+    shared->stopped = 0;
+  }
+  __syncwarp();
+}
+
+// One thread of a block that gives the step up.
+__device__ __forceinline__ void Fail(const ArenaView& arena,
+                                     const StepGuard& guard, int report) {
+  atomicExch(&arena.step->failed, 1u);
+  Report(guard, report);
+}
+
+// After the decision is in `shared`: adds the block's part to every group.
+// `hash` is the slot's ScaleHash, `group` its group; neither counts in threads
+// without a slot. All threads of the block.
+__device__ __forceinline__ void SumHashes(bool has_slot, uint32_t group,
+                                          uint64_t hash, BlockShared* shared) {
+  if (!InControlWarp() && __any_sync(0xFFFFFFFFu, has_slot)) {
+    // Slots are consecutive: lane 0 has one if any lane has.
+    const uint32_t first = __shfl_sync(0xFFFFFFFFu, group, 0);
+    if (__all_sync(0xFFFFFFFFu, !has_slot || group == first)) {
+      unsigned long long sum = has_slot ? hash : 0;
+      for (int offset = 16; offset > 0; offset >>= 1) {
+        sum += __shfl_down_sync(0xFFFFFFFFu, sum, offset);
+      }
+      if ((threadIdx.x & 31u) == 0) atomicAdd(&shared->hash[first], sum);
+    } else if (has_slot) {
+      atomicAdd(&shared->hash[group], static_cast<unsigned long long>(hash));
+    }
+  }
+  __syncthreads();
+}
+
+// By the control warp, after SumHashes. `step` is the state at the kernel's
+// beginning, `exchanged` says whether the step used up an epoch.
+__device__ __forceinline__ void ArriveAndCommit(const ArenaView& arena,
+                                                const StepGuard& guard,
+                                                const StepState& step,
+                                                bool exchanged,
+                                                const BlockShared& shared) {
+  const bool applied = shared.any_disagree == 0;
+  const uint32_t lane = threadIdx.x & 31u;
+  if (lane == 0 && applied) {
+    arena.block_sequences[blockIdx.x] = step.sequence + 1;
+  }
+  for (uint32_t g = lane; g < arena.groups; g += 32) {
+    const unsigned long long before =
+        atomicAdd(reinterpret_cast<unsigned long long*>(arena.arrivals + g),
+                  (shared.hash[g] << 16) + 1);
+    if ((before & 0xFFFFu) != gridDim.x - 1) continue;
+    arena.arrivals[g] = 0;
+    GroupState& group = arena.group_states[g];
+    if (applied) {
+      const uint64_t hash = ((before >> 16) + shared.hash[g]) & kScaleHashMask;
+      group.scale_hash = hash;
+      group.skipped = shared.Skips(g) ? 1 : 0;
+      PrepareControl(arena, g, hash, step.step + 1, step.phase);
+    } else {
+      OwnControl(arena, g)[0] = 0;
+      if (shared.Disagrees(g)) group.ranks_disagree = 1;
+    }
+    if (g != 0) continue;
+    StepState& next = *arena.step;
+    next.applied = applied ? 1 : 0;
+    if (exchanged) next.epoch = step.epoch + 1;
+    if (!applied) {
+      Report(guard, kReportDisagree);
+      continue;
+    }
+    next.previous_step = step.step;
+    next.step = step.step + 1;
+    next.sequence = step.sequence + 1;
+    if (shared.any_skip != 0) next.skipped_steps = step.skipped_steps + 1;
+  }
+}
+
+}  // namespace scalekeeper::device
+
+#endif  // SCALEKEEPER_AMAX_UPDATE_CUDA_CUH_
