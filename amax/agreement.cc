@@ -1,6 +1,7 @@
 #include "amax/agreement.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -98,7 +99,7 @@ std::string ListNames(const std::vector<std::string>& names) {
   const size_t shown = std::min(names.size(), kMaxNames);
   std::string list = absl::StrCat(
       "\"",
-      absl::StrJoin(names.begin(), names.begin() + static_cast<long>(shown),
+      absl::StrJoin(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown),
                     "\", \""),
       "\"");
   if (shown < names.size()) {

@@ -5,9 +5,11 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace scalekeeper {
@@ -25,6 +27,17 @@ absl::Status ErrnoStatus(int error, const std::string& path) {
     code = absl::StatusCode::kFailedPrecondition;
   }
   return absl::Status(code, absl::StrCat(path, ": ", std::strerror(error)));
+}
+
+// The path with all links followed; itself where that fails.
+std::string Resolved(const std::string& path) {
+  const std::unique_ptr<char, void (*)(void*)> real(
+      realpath(path.c_str(), nullptr), &std::free);
+  return real == nullptr ? path : std::string(real.get());
+}
+
+bool IsDescriptor(const std::string& path) {
+  return absl::StartsWith(path, "/dev/") || absl::StartsWith(path, "/proc/");
 }
 
 absl::Status WriteTo(const std::string& path, absl::string_view contents) {
@@ -54,16 +67,34 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 
 absl::Status WriteFile(const std::string& path, absl::string_view contents) {
   struct stat existing = {};
-  if (stat(path.c_str(), &existing) == 0 && !S_ISREG(existing.st_mode)) {
+  const bool exists = stat(path.c_str(), &existing) == 0;
+  // Reached through a link under /dev or /proc, even a regular file is a
+  // descriptor that somebody holds: it must not be replaced.
+  const std::string target = Resolved(path);
+  if (exists && (!S_ISREG(existing.st_mode) || IsDescriptor(path))) {
     return WriteTo(path, contents);
   }
-  const std::string temporary = absl::StrCat(path, ".tmp.", getpid());
+  const std::string temporary = absl::StrCat(target, ".tmp.", getpid());
   absl::Status status = WriteTo(temporary, contents);
-  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
-    status = ErrnoStatus(errno, path);
+  if (!status.ok()) {
+    (void)unlink(temporary.c_str());
+    return absl::Status(status.code(),
+                        absl::StrCat(path, ": cannot be written (",
+                                     status.message(), ")"));
   }
-  if (!status.ok()) (void)unlink(temporary.c_str());
+  if (exists) (void)chmod(temporary.c_str(), existing.st_mode & 07777);
+  if (std::rename(temporary.c_str(), target.c_str()) != 0) {
+    status = ErrnoStatus(errno, path);
+    (void)unlink(temporary.c_str());
+  }
   return status;
+}
+
+bool SameFile(const std::string& a, const std::string& b) {
+  struct stat first = {};
+  struct stat second = {};
+  return stat(a.c_str(), &first) == 0 && stat(b.c_str(), &second) == 0 &&
+         first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
 }  // namespace scalekeeper

@@ -125,7 +125,11 @@ int RunSimulate(absl::Span<const std::string> args, std::ostream& out,
       "that\n"
       "rank's amax of the step before any reduction; nan and inf are allowed,\n"
       "an empty cell says: not observed. The loss column may be absent. Where\n"
-      "the recipe reduces amaxes, the ranks given are one group.");
+      "the recipe reduces amaxes, the ranks given are one group.\n"
+      "\n"
+      "The scales are a CSV, step,<module>/<role>,...: cells are empty for high\n"
+      "precision, and for current scaling where rank 0 observed nothing. All\n"
+      "three flags are required.");
   std::string recipe_name;
   std::string trace_list;
   std::string scales_path;
@@ -150,11 +154,27 @@ int RunSimulate(absl::Span<const std::string> args, std::ostream& out,
       return flags.UsageError(absl::StrCat("want --", required), err);
     }
   }
+  for (const std::string* value : {&recipe_name, &trace_list, &scales_path}) {
+    if (value->empty()) {
+      return flags.UsageError(
+          "got an empty --recipe, --trace or --scales_csv, want a path", err);
+    }
+  }
   const absl::StatusOr<Recipe> recipe = Recipe::Load(recipe_name);
   if (!recipe.ok()) return ReportStatus(recipe.status(), err);
-  const absl::StatusOr<std::vector<Trace>> ranks =
-      ReadTraceCsvs(absl::StrSplit(trace_list, ','));
+  const std::vector<std::string> traces = absl::StrSplit(trace_list, ',');
+  const absl::StatusOr<std::vector<Trace>> ranks = ReadTraceCsvs(traces);
   if (!ranks.ok()) return ReportStatus(ranks.status(), err);
+  for (const std::string& trace : traces) {
+    if (SameFile(trace, scales_path)) {
+      return flags.UsageError("--scales_csv: would overwrite the trace " + trace,
+                              err);
+    }
+  }
+  if (SameFile(recipe_name, scales_path)) {
+    return flags.UsageError(
+        "--scales_csv: would overwrite the recipe " + recipe_name, err);
+  }
   const absl::StatusOr<Simulation> simulation = Simulate(*recipe, *ranks);
   if (!simulation.ok()) return ReportStatus(simulation.status(), err);
   const absl::Status written = WriteFile(scales_path, simulation->scales_csv);

@@ -12,6 +12,7 @@
 #include "absl/strings/strip.h"
 #include "base/file.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "numerics/amax.h"
 
 namespace scalekeeper {
@@ -27,7 +28,7 @@ absl::Status Fault(const Position& position, absl::string_view column,
                    absl::string_view text) {
   return absl::InvalidArgumentError(absl::StrCat(
       position.source, ":", position.line, ": error: ",
-      column.empty() ? "" : absl::StrCat("column '", column, "': "), text));
+      column.empty() ? "" : absl::StrCat("column ", Quoted(column), ": "), text));
 }
 
 absl::StatusOr<TraceColumn> ParseColumn(absl::string_view name,
@@ -54,11 +55,15 @@ absl::StatusOr<uint32_t> ParseAmax(absl::string_view cell,
                                    const Position& position) {
   if (cell.empty()) return kNotObserved;
   const auto fault = [&](absl::string_view want) {
-    return Fault(position, column, absl::StrCat("got '", cell, "', ", want));
+    return Fault(position, column,
+                 absl::StrCat("got ", Quoted(cell), ", ", want));
   };
+  // What no float of a trace is made of: spaces, hexadecimal.
+  const bool plain = cell.find_first_not_of("0123456789+-.einfaNIFA") ==
+                     absl::string_view::npos;
   double exact = 0;
   float value = 0;
-  if (!absl::SimpleAtod(cell, &exact) || !absl::SimpleAtof(cell, &value)) {
+  if (!plain || !absl::SimpleAtod(cell, &exact) || !absl::SimpleAtof(cell, &value)) {
     return fault("want a float32 >= 0, nan, inf or nothing");
   }
   if (exact < 0) return fault("want no negative amax");
@@ -73,6 +78,7 @@ absl::StatusOr<uint32_t> ParseAmax(absl::string_view cell,
 
 absl::StatusOr<Trace> ParseTraceCsv(absl::string_view text,
                                     absl::string_view source) {
+  text = absl::StripPrefix(text, "\xEF\xBB\xBF");  // a byte order mark
   Trace trace;
   Position position{source, 0};
   size_t first_column = 0;  // 1 or 2: where the quantizers start
@@ -83,8 +89,9 @@ absl::StatusOr<Trace> ParseTraceCsv(absl::string_view text,
     if (position.line == 1) {
       if (cells[0] != "step") {
         return Fault(position, "",
-                     absl::StrCat("got a header that starts with '",
-                                  cells[0].substr(0, 40), "', want 'step'"));
+                     absl::StrCat("got a header that starts with ",
+                                  Quoted(cells[0].substr(0, 40)),
+                                  ", want \"step\""));
       }
       first_column = cells.size() > 1 && cells[1] == "loss" ? 2 : 1;
       std::set<absl::string_view> seen;
@@ -111,7 +118,13 @@ absl::StatusOr<Trace> ParseTraceCsv(absl::string_view text,
     int64_t step = 0;
     if (!absl::SimpleAtoi(cells[0], &step) || step < 0) {
       return Fault(position, "step",
-                   absl::StrCat("got '", cells[0], "', want an integer >= 0"));
+                   absl::StrCat("got ", Quoted(cells[0]), ", want an integer >= 0"));
+    }
+    double loss = 0;
+    if (first_column == 2 && !cells[1].empty() &&
+        !absl::SimpleAtod(cells[1], &loss)) {
+      return Fault(position, "loss",
+                   absl::StrCat("got ", Quoted(cells[1]), ", want a number"));
     }
     trace.steps.push_back(step);
     for (size_t i = 0; i < trace.columns.size(); ++i) {
@@ -143,15 +156,22 @@ absl::StatusOr<std::vector<Trace>> ReadTraceCsvs(
             i < first.columns.size() ? first.columns[i].name : "nothing";
         if (got != want) {
           return Fault({path, 1}, "",
-                       absl::StrCat("quantizer ", i + 1, ": got '", got,
-                                    "', want '", want, "' as in ", paths[0]));
+                       absl::StrCat("quantizer ", i + 1, ": got ", Quoted(got),
+                                    ", want ", Quoted(want), " as in ",
+                                    paths[0]));
         }
       }
-      if (trace.steps != first.steps) {
-        return Fault({path, 1}, "",
-                     absl::StrCat("the steps (", trace.steps.size(),
-                                  " rows) differ from those of ", paths[0],
-                                  " (", first.steps.size(), " rows)"));
+      for (size_t row = 0;
+           row < trace.steps.size() || row < first.steps.size(); ++row) {
+        const auto step = [row](const std::vector<int64_t>& steps) {
+          return row < steps.size() ? absl::StrCat("step ", steps[row])
+                                    : std::string("nothing");
+        };
+        if (step(trace.steps) != step(first.steps)) {
+          return Fault({path, row + 2}, "",
+                       absl::StrCat("got ", step(trace.steps), ", want ",
+                                    step(first.steps), " as in ", paths[0]));
+        }
       }
     }
     traces.push_back(std::move(trace));

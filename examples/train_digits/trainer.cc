@@ -159,8 +159,8 @@ absl::StatusOr<RankResult> TrainRank(const Recipe& recipe, const Digits& digits,
 absl::StatusOr<TrainResult> Train(const Recipe& recipe, const Digits& digits,
                                   const TrainOptions& options,
                                   const Progress& progress) {
-  if (options.ranks < 1 || options.batch < 1 || options.epochs < 1 ||
-      options.ranks * options.batch > digits.train.size()) {
+  if (options.ranks < 1 || options.batch < 1 ||
+      options.batch > digits.train.size() / options.ranks) {
     return absl::InvalidArgumentError(
         absl::StrCat("ranks x batch: got ", options.ranks, " x ", options.batch,
                      " and ", options.epochs,

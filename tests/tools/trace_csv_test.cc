@@ -58,12 +58,12 @@ TEST_P(TraceCsvFaultTest, IsNamedWithItsPosition) {
 INSTANTIATE_TEST_SUITE_P(
     All, TraceCsvFaultTest,
     ::testing::Values(
-        FaultCase{"Empty", "", "t.csv:1", "want 'step'"},
-        FaultCase{"Binary", "\x7f\x45\x4c\x46", "t.csv:1", "want 'step'"},
+        FaultCase{"Empty", "", "t.csv:1", "want \"step\""},
+        FaultCase{"Binary", "\x7f\x45\x4c\x46", "t.csv:1", "want \"step\""},
         FaultCase{"OnlyAHeader", "step,a/input\n", "t.csv:2", "no step"},
         FaultCase{"NoQuantizer", "step,loss\n0,1\n", "t.csv:1", "no <module>"},
         FaultCase{"UnknownColumn", "step,loss,a/bias\n0,1,1\n", "t.csv:1",
-                  "'a/bias': unknown column"},
+                  "\"a/bias\": unknown column"},
         FaultCase{"RoleWithoutModule", "step,/input\n0,1\n", "t.csv:1",
                   "unknown column"},
         FaultCase{"SameColumnTwice", "step,a/input,a/input\n0,1,1\n", "t.csv:1",
@@ -73,19 +73,25 @@ INSTANTIATE_TEST_SUITE_P(
         FaultCase{"TooManyCells", "step,a/input\n0,1\n1,1,1\n", "t.csv:3",
                   "ragged row: got 3 cells, want 2"},
         FaultCase{"NegativeAmax", "step,a/input\n0,-0.5\n", "t.csv:2",
-                  "'a/input': got '-0.5', want no negative amax"},
+                  "\"a/input\": got \"-0.5\", want no negative amax"},
         FaultCase{"NegativeInfinity", "step,a/input\n0,-inf\n", "t.csv:2",
                   "want no negative amax"},
         FaultCase{"NotANumber", "step,a/input\n0,1.5x\n", "t.csv:2",
-                  "got '1.5x', want a float32"},
+                  "got \"1.5x\", want a float32"},
         FaultCase{"Overflow", "step,a/input\n0,1e39\n", "t.csv:2",
                   "want no more than float32 holds"},
         FaultCase{"Underflow", "step,a/input\n0,1e-60\n", "t.csv:2",
                   "want 0 or what float32 holds"},
+        FaultCase{"TrailingSpace", "step,a/input\n0,4e38 \n", "t.csv:2",
+                  "got \"4e38 \", want a float32"},
+        FaultCase{"Hexadecimal", "step,a/input\n0,0x10\n", "t.csv:2",
+                  "got \"0x10\", want a float32"},
+        FaultCase{"LossIsNoNumber", "step,loss,a/input\n0,foo,1\n", "t.csv:2",
+                  "\"loss\": got \"foo\", want a number"},
         FaultCase{"NegativeStep", "step,a/input\n-1,1\n", "t.csv:2",
-                  "'step': got '-1', want an integer >= 0"},
+                  "\"step\": got \"-1\", want an integer >= 0"},
         FaultCase{"FractionalStep", "step,a/input\n1.5,1\n", "t.csv:2",
-                  "got '1.5'"}),
+                  "got \"1.5\""}),
     [](const auto& info) { return info.param.name; });
 
 std::string Written(const std::string& name, const std::string& text) {
@@ -100,7 +106,7 @@ TEST(ReadTraceCsvsTest, RanksMustHaveTheSameColumns) {
   EXPECT_THAT(ReadTraceCsvs({a, b}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("b.csv"),
-                             HasSubstr("got 'y/input', want 'x/input'"))));
+                             HasSubstr("got \"y/input\", want \"x/input\""))));
 }
 
 TEST(ReadTraceCsvsTest, RanksMustHaveTheSameSteps) {
@@ -108,7 +114,7 @@ TEST(ReadTraceCsvsTest, RanksMustHaveTheSameSteps) {
   const std::string b = Written("b.csv", "step,x/input\n0,1\n");
   EXPECT_THAT(ReadTraceCsvs({a, b}),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("the steps (1 rows) differ")));
+                       HasSubstr("b.csv:3: error: got nothing, want step 1 as in")));
 }
 
 TEST(ReadTraceCsvsTest, AMissingFileIsNamed) {
