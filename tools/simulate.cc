@@ -127,7 +127,8 @@ int RunSimulate(absl::Span<const std::string> args, std::ostream& out,
       "an empty cell says: not observed. The loss column may be absent. Where\n"
       "the recipe reduces amaxes, the ranks given are one group.\n"
       "\n"
-      "The scales are a CSV, step,<module>/<role>,...: cells are empty for high\n"
+      "The scales are a CSV, step,<module>/<role>,...: cells are empty for "
+      "high\n"
       "precision, and for current scaling where rank 0 observed nothing. All\n"
       "three flags are required.");
   std::string recipe_name;
@@ -136,11 +137,8 @@ int RunSimulate(absl::Span<const std::string> args, std::ostream& out,
   flags.String("recipe", &recipe_name, "FILE", "recipe file or preset");
   flags.String("trace", &trace_list, "RANK0.csv[,RANK1.csv...]",
                "one file a rank, rank 0 first");
-  flags.String(
-      "scales_csv", &scales_path, "OUT",
-      "where the scales go: step,<module>/<role>,...; empty cells for\n"
-      "high precision, and for current scaling where rank 0 observed\n"
-      "nothing");
+  flags.String("scales_csv", &scales_path, "OUT",
+               "where the scales go, one column per quantizer of the trace");
   std::vector<std::string> operands;
   if (const auto exit_code = flags.Parse(args, operands, out, err)) {
     return *exit_code;
@@ -167,8 +165,8 @@ int RunSimulate(absl::Span<const std::string> args, std::ostream& out,
   if (!ranks.ok()) return ReportStatus(ranks.status(), err);
   for (const std::string& trace : traces) {
     if (SameFile(trace, scales_path)) {
-      return flags.UsageError("--scales_csv: would overwrite the trace " + trace,
-                              err);
+      return flags.UsageError(
+          "--scales_csv: would overwrite the trace " + trace, err);
     }
   }
   if (SameFile(recipe_name, scales_path)) {

@@ -28,7 +28,8 @@ absl::Status Fault(const Position& position, absl::string_view column,
                    absl::string_view text) {
   return absl::InvalidArgumentError(absl::StrCat(
       position.source, ":", position.line, ": error: ",
-      column.empty() ? "" : absl::StrCat("column ", Quoted(column), ": "), text));
+      column.empty() ? "" : absl::StrCat("column ", Quoted(column), ": "),
+      text));
 }
 
 absl::StatusOr<TraceColumn> ParseColumn(absl::string_view name,
@@ -63,7 +64,8 @@ absl::StatusOr<uint32_t> ParseAmax(absl::string_view cell,
                      absl::string_view::npos;
   double exact = 0;
   float value = 0;
-  if (!plain || !absl::SimpleAtod(cell, &exact) || !absl::SimpleAtof(cell, &value)) {
+  if (!plain || !absl::SimpleAtod(cell, &exact) ||
+      !absl::SimpleAtof(cell, &value)) {
     return fault("want a float32 >= 0, nan, inf or nothing");
   }
   if (exact < 0) return fault("want no negative amax");
@@ -88,10 +90,10 @@ absl::StatusOr<Trace> ParseTraceCsv(absl::string_view text,
     const std::vector<absl::string_view> cells = absl::StrSplit(line, ',');
     if (position.line == 1) {
       if (cells[0] != "step") {
-        return Fault(position, "",
-                     absl::StrCat("got a header that starts with ",
-                                  Quoted(cells[0].substr(0, 40)),
-                                  ", want \"step\""));
+        return Fault(
+            position, "",
+            absl::StrCat("got a header that starts with ",
+                         Quoted(cells[0].substr(0, 40)), ", want \"step\""));
       }
       first_column = cells.size() > 1 && cells[1] == "loss" ? 2 : 1;
       std::set<absl::string_view> seen;
@@ -117,8 +119,9 @@ absl::StatusOr<Trace> ParseTraceCsv(absl::string_view text,
     }
     int64_t step = 0;
     if (!absl::SimpleAtoi(cells[0], &step) || step < 0) {
-      return Fault(position, "step",
-                   absl::StrCat("got ", Quoted(cells[0]), ", want an integer >= 0"));
+      return Fault(
+          position, "step",
+          absl::StrCat("got ", Quoted(cells[0]), ", want an integer >= 0"));
     }
     double loss = 0;
     if (first_column == 2 && !cells[1].empty() &&
@@ -155,14 +158,14 @@ absl::StatusOr<std::vector<Trace>> ReadTraceCsvs(
         const std::string want =
             i < first.columns.size() ? first.columns[i].name : "nothing";
         if (got != want) {
-          return Fault({path, 1}, "",
-                       absl::StrCat("quantizer ", i + 1, ": got ", Quoted(got),
-                                    ", want ", Quoted(want), " as in ",
-                                    paths[0]));
+          return Fault(
+              {path, 1}, "",
+              absl::StrCat("quantizer ", i + 1, ": got ", Quoted(got),
+                           ", want ", Quoted(want), " as in ", paths[0]));
         }
       }
-      for (size_t row = 0;
-           row < trace.steps.size() || row < first.steps.size(); ++row) {
+      for (size_t row = 0; row < trace.steps.size() || row < first.steps.size();
+           ++row) {
         const auto step = [row](const std::vector<int64_t>& steps) {
           return row < steps.size() ? absl::StrCat("step ", steps[row])
                                     : std::string("nothing");

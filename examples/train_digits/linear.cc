@@ -9,14 +9,6 @@
 namespace scalekeeper {
 namespace {
 
-ConstTensorView Rows(const float* data, int64_t rows, int64_t cols) {
-  return ConstTensorView::Contiguous(data, DType::kF32, rows, cols);
-}
-
-TensorView MutableRows(float* data, int64_t rows, int64_t cols) {
-  return TensorView::Contiguous(data, DType::kF32, rows, cols);
-}
-
 // The operands of one GEMM: quantized, or as they were where the recipe says
 // so.
 struct Operands {
@@ -51,30 +43,34 @@ absl::Status Linear::MakeQuantizers() {
                       MakeQuantizer(state_, slots_.weight, both));
   SK_ASSIGN_OR_RETURN(grad_quantizer_,
                       MakeQuantizer(state_, slots_.grad, both));
-  return absl::OkStatus();
+  SK_RETURN_IF_ERROR(parameters_on_device_.Reserve(
+      state_->device(), ParameterCount(in_, out_), 1));
+  return gradients_on_device_.Reserve(state_->device(), out_, in_);
 }
 
-ConstTensorView Linear::Weight() const { return Rows(parameters_, out_, in_); }
+absl::Status Linear::UploadParameters() {
+  return parameters_on_device_.Upload(parameters_, ParameterCount(in_, out_));
+}
 
-absl::Status Linear::Forward(const float* x, int64_t rows,
-                             Activation activation, bool training, float* y) {
+absl::Status Linear::Forward(ConstTensorView x, Activation activation,
+                             bool training, TensorView y) {
+  SK_RETURN_IF_ERROR(UploadParameters());
   input_quantizer_->set_observing(training);
   weight_quantizer_->set_observing(training);
-  const ConstTensorView input = Rows(x, rows, in_);
   SK_ASSIGN_OR_RETURN(QuantizedTensor input8,
-                      input_quantizer_->Quantize(input, Stream{}));
+                      input_quantizer_->Quantize(x, Stream{}));
   SK_ASSIGN_OR_RETURN(QuantizedTensor weight8,
                       weight_quantizer_->Quantize(Weight(), Stream{}));
-  const ConstTensorView bias = Rows(parameters_ + out_ * in_, 1, out_);
+  const ConstTensorView bias =
+      parameters_on_device_.View(1, out_, /*offset=*/out_ * in_);
   const GemmPolicy& policy = state_->gemm_policy(name_, Gemm::kFprop);
   MatmulOptions options;
   options.transb = true;
   options.bias = &bias;
   options.activation = activation;
   options.fast_accum = policy.fast_accum;
-  const Operands operands = Choose(policy, input8, input, weight8, Weight());
-  SK_RETURN_IF_ERROR(Matmul(operands.a, operands.b, MutableRows(y, rows, out_),
-                            options, Stream{}));
+  const Operands operands = Choose(policy, input8, x, weight8, Weight());
+  SK_RETURN_IF_ERROR(Matmul(operands.a, operands.b, y, options, Stream{}));
   if (training) {
     x_ = x;
     input_ = std::move(input8);
@@ -83,46 +79,45 @@ absl::Status Linear::Forward(const float* x, int64_t rows,
   return absl::OkStatus();
 }
 
-absl::Status Linear::Backward(const float* dy, int64_t rows, float* dx) {
-  const ConstTensorView grad = Rows(dy, rows, out_);
+absl::Status Linear::Backward(ConstTensorView dy,
+                              const std::vector<float>& dy_host,
+                              const TensorView* dx) {
   SK_ASSIGN_OR_RETURN(QuantizedTensor grad8,
-                      grad_quantizer_->Quantize(grad, Stream{}));
+                      grad_quantizer_->Quantize(dy, Stream{}));
   if (dx != nullptr) {
     const GemmPolicy& policy = state_->gemm_policy(name_, Gemm::kDgrad);
     MatmulOptions options;
     options.fast_accum = policy.fast_accum;
-    const Operands operands = Choose(policy, grad8, grad, weight_, Weight());
-    SK_RETURN_IF_ERROR(Matmul(operands.a, operands.b,
-                              MutableRows(dx, rows, in_), options, Stream{}));
+    const Operands operands = Choose(policy, grad8, dy, weight_, Weight());
+    SK_RETURN_IF_ERROR(Matmul(operands.a, operands.b, *dx, options, Stream{}));
   }
   const GemmPolicy& policy = state_->gemm_policy(name_, Gemm::kWgrad);
   MatmulOptions options;
   options.transa = true;
   options.fast_accum = policy.fast_accum;
-  const Operands operands =
-      Choose(policy, grad8, grad, input_, Rows(x_, rows, in_));
+  const Operands operands = Choose(policy, grad8, dy, input_, x_);
   SK_RETURN_IF_ERROR(Matmul(operands.a, operands.b,
-                            MutableRows(gradients_, out_, in_), options,
+                            gradients_on_device_.View(out_, in_), options,
                             Stream{}));
+  SK_RETURN_IF_ERROR(gradients_on_device_.Download(gradients_, out_ * in_));
   float* bias_gradient = gradients_ + out_ * in_;
   std::fill_n(bias_gradient, out_, 0.0f);
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < out_; ++c) bias_gradient[c] += dy[r * out_ + c];
+  for (size_t i = 0; i < dy_host.size(); ++i) {
+    bias_gradient[i % static_cast<size_t>(out_)] += dy_host[i];
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<Linear::Report>> Linear::Reports(
-    const float* x, const float* dy, int64_t rows) const {
+    ConstTensorView x, ConstTensorView dy) {
   struct Entry {
     SlotId slot;
     const Quantizer* quantizer;
     ConstTensorView tensor;
   };
-  const Entry entries[] = {
-      {slots_.input, input_quantizer_.get(), Rows(x, rows, in_)},
-      {slots_.weight, weight_quantizer_.get(), Weight()},
-      {slots_.grad, grad_quantizer_.get(), Rows(dy, rows, out_)}};
+  const Entry entries[] = {{slots_.input, input_quantizer_.get(), x},
+                           {slots_.weight, weight_quantizer_.get(), Weight()},
+                           {slots_.grad, grad_quantizer_.get(), dy}};
   std::vector<Report> reports;
   for (const Entry& entry : entries) {
     const Policy& policy = state_->policy(entry.slot);
@@ -140,6 +135,24 @@ absl::StatusOr<std::vector<Linear::Report>> Linear::Reports(
     reports.push_back(std::move(report));
   }
   return reports;
+}
+
+absl::StatusOr<std::vector<float>> Linear::SharedScales(bool reduced) {
+  SK_RETURN_IF_ERROR(UploadParameters());
+  std::vector<float> scales;
+  for (const Role role : kRoles) {
+    const Policy& policy = state_->policy(slots_.slot(role));
+    if (policy.scaling == Scaling::kDelayed && reduced) {
+      SK_ASSIGN_OR_RETURN(float scale,
+                          state_->Scale(slots_.slot(role), Stream{}));
+      scales.push_back(scale);
+    } else if (policy.scaling == Scaling::kCurrent && role == Role::kWeight) {
+      SK_ASSIGN_OR_RETURN(Statistics statistics,
+                          weight_quantizer_->Measure(Weight(), Stream{}));
+      scales.push_back(statistics.scale);
+    }
+  }
+  return scales;
 }
 
 }  // namespace scalekeeper

@@ -5,8 +5,9 @@
 //   wgrad  dw = dy^T x
 //
 // Order of calls: construct, RecipeState::Freeze, MakeQuantizers, then Forward
-// and Backward in pairs. Borrows its parameters and gradients (out x in weights
-// followed by out biases). One thread at a time.
+// and Backward in pairs. Borrows its parameters and gradients on the host (out
+// x in weights followed by out biases); tensors lie on the state's device. One
+// thread at a time.
 #ifndef SCALEKEEPER_EXAMPLES_TRAIN_DIGITS_LINEAR_H_
 #define SCALEKEEPER_EXAMPLES_TRAIN_DIGITS_LINEAR_H_
 
@@ -18,6 +19,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "amax/recipe_state.h"
+#include "base/tensor_view.h"
+#include "examples/train_digits/device_floats.h"
 #include "gemm/matmul.h"
 #include "quantizer/quantizer.h"
 
@@ -34,12 +37,14 @@ class Linear {
 
   absl::Status MakeQuantizers();
 
-  // x: rows x in, y: rows x out, both row-major float32; x must live until
-  // Backward. Without `training` nothing is observed and nothing kept.
-  absl::Status Forward(const float* x, int64_t rows, Activation activation,
-                       bool training, float* y);
-  // dy: rows x out. Writes this layer's gradients, and dx unless it is null.
-  absl::Status Backward(const float* dy, int64_t rows, float* dx);
+  // x must live until Backward. Without `training` nothing is observed and
+  // nothing kept.
+  absl::Status Forward(ConstTensorView x, Activation activation, bool training,
+                       TensorView y);
+  // `dy_host` is dy on the host. Writes this layer's gradients, and dx unless
+  // it is null.
+  absl::Status Backward(ConstTensorView dy, const std::vector<float>& dy_host,
+                        const TensorView* dx);
 
   // One line of the final table, for the tensors of the last training step.
   struct Report {
@@ -50,12 +55,19 @@ class Linear {
     double underflow = 0;
     double saturation = 0;
   };
-  // Of the quantizers that quantize; statistics of `tensor` under their scales.
-  absl::StatusOr<std::vector<Report>> Reports(const float* x, const float* dy,
-                                              int64_t rows) const;
+  // Of the quantizers that quantize; statistics of the tensors under the scales
+  // that Quantize would use now.
+  absl::StatusOr<std::vector<Report>> Reports(ConstTensorView x,
+                                              ConstTensorView dy);
+
+  // The scales that are the same on all ranks when everything is right: those
+  // of delayed slots that are reduced, and of the weights under current
+  // scaling.
+  absl::StatusOr<std::vector<float>> SharedScales(bool reduced);
 
  private:
-  ConstTensorView Weight() const;
+  TensorView Weight() { return parameters_on_device_.View(out_, in_); }
+  absl::Status UploadParameters();
 
   RecipeState* state_;
   std::string name_;
@@ -64,11 +76,13 @@ class Linear {
   int64_t out_;
   float* parameters_;
   float* gradients_;
+  DeviceFloats parameters_on_device_;
+  DeviceFloats gradients_on_device_;
   std::unique_ptr<Quantizer> input_quantizer_;
   std::unique_ptr<Quantizer> weight_quantizer_;
   std::unique_ptr<Quantizer> grad_quantizer_;
   // Of the last Forward, for Backward.
-  const float* x_ = nullptr;
+  ConstTensorView x_;
   QuantizedTensor input_;
   QuantizedTensor weight_;
 };

@@ -3,8 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
+#include <cstring>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -60,10 +59,14 @@ void PrintQuantizers(const std::vector<Linear::Report>& quantizers) {
 }
 
 // Whether every rank ended with the bits of rank 0.
-bool ScalesAgree(const std::vector<std::vector<float>>& scales) {
+bool Agree(const std::vector<std::vector<float>>& ranks) {
   return std::all_of(
-      scales.begin(), scales.end(),
-      [&](const std::vector<float>& rank) { return rank == scales.front(); });
+      ranks.begin(), ranks.end(), [&](const std::vector<float>& rank) {
+        return std::equal(rank.begin(), rank.end(), ranks.front().begin(),
+                          ranks.front().end(), [](float a, float b) {
+                            return std::memcmp(&a, &b, sizeof(a)) == 0;
+                          });
+      });
 }
 
 // The digits lie beside the program, in its runfiles, or in the source tree.
@@ -83,6 +86,9 @@ int Run(const std::string& program, absl::Span<const std::string> args) {
   int64_t ranks = options.ranks;
   int64_t seed = 0;
   flags.String("recipe", &recipe_name, "FILE", "recipe file or preset");
+  std::string device = "host";
+  flags.Choice("device", &device, {"host", "cuda"},
+               "where GEMMs and casts run; cuda: one GPU a rank");
   flags.Int64("ranks", &ranks, "N", "data-parallel ranks, one thread each");
   flags.Int64("epochs", &options.epochs, "N", "passes over the training set");
   flags.Int64("batch", &options.batch, "N", "rows per rank and step");
@@ -103,9 +109,16 @@ int Run(const std::string& program, absl::Span<const std::string> args) {
   }
   options.ranks = static_cast<int>(ranks);
   options.seed = static_cast<uint64_t>(seed);
+  if (device == "cuda") {
+    options.device = DeviceKind::kCuda;
+    if (!flags.Has("ranks")) options.ranks = 1;
+  }
 
   const absl::StatusOr<Recipe> recipe = Recipe::Load(recipe_name);
   if (!recipe.ok()) return ReportStatus(recipe.status(), std::cerr);
+  if (const absl::Status status = CheckRecipe(*recipe); !status.ok()) {
+    return ReportStatus(status, std::cerr);
+  }
   const absl::StatusOr<Recipe> float32 =
       Recipe::Parse(kFloat32Recipe, "float32");
   if (!float32.ok()) return ReportStatus(float32.status(), std::cerr);
@@ -131,13 +144,14 @@ int Run(const std::string& program, absl::Span<const std::string> args) {
   std::cout << absl::StrFormat("float32 accuracy: %.4f\n", reference->accuracy);
   std::cout << absl::StrFormat("recipe accuracy: %.4f\n\n", result->accuracy);
   PrintQuantizers(result->quantizers);
-  if (!ScalesAgree(result->scales)) {
-    std::cerr << "scales differ between ranks\n";
+  if (!Agree(result->scales) || !Agree(result->parameters)) {
+    std::cerr << "scales or parameters differ between ranks\n";
     return kExitFindings;
   }
   std::cout << absl::StrFormat(
-      "\nscales of %d slots are bit-identical on %d ranks\n",
-      result->scales.front().size(), options.ranks);
+      "\n%d shared scales and %d parameters are bit-identical on %d ranks\n",
+      result->scales.front().size(), result->parameters.front().size(),
+      options.ranks);
   return kExitOk;
 }
 

@@ -42,7 +42,7 @@ std::vector<std::string> Mlp::ModuleNames() {
 
 absl::StatusOr<std::unique_ptr<Mlp>> Mlp::Create(RecipeState* state,
                                                  uint64_t seed) {
-  std::unique_ptr<Mlp> mlp = absl::WrapUnique(new Mlp);
+  std::unique_ptr<Mlp> mlp = absl::WrapUnique(new Mlp(state->device()));
   int64_t count = 0;
   for (size_t i = 0; i < kLayers; ++i) {
     count += Linear::ParameterCount(kWidths[i], kWidths[i + 1]);
@@ -80,40 +80,54 @@ absl::Status Mlp::Prepare() {
 
 absl::Status Mlp::Forward(const DigitSet& batch, bool training) {
   rows_ = batch.size();
-  activations_[0] = batch.pixels;
+  SK_RETURN_IF_ERROR(activations_[0].Reserve(device_, rows_, kPixels));
+  SK_RETURN_IF_ERROR(
+      activations_[0].Upload(batch.pixels.data(), rows_ * kPixels));
   for (size_t i = 0; i < kLayers; ++i) {
-    activations_[i + 1].resize(static_cast<size_t>(rows_ * kWidths[i + 1]));
+    SK_RETURN_IF_ERROR(
+        activations_[i + 1].Reserve(device_, rows_, kWidths[i + 1]));
     const Activation activation =
         i + 1 < kLayers ? Activation::kRelu : Activation::kNone;
-    SK_RETURN_IF_ERROR(layers_[i].Forward(activations_[i].data(), rows_,
-                                          activation, training,
-                                          activations_[i + 1].data()));
+    SK_RETURN_IF_ERROR(layers_[i].Forward(
+        activations_[i].View(rows_, kWidths[i]), activation, training,
+        activations_[i + 1].View(rows_, kWidths[i + 1])));
   }
-  return absl::OkStatus();
+  logits_.resize(static_cast<size_t>(rows_ * kClasses));
+  return activations_[kLayers].Download(logits_.data(), rows_ * kClasses);
 }
 
 absl::StatusOr<float> Mlp::ForwardBackward(const DigitSet& batch) {
   SK_RETURN_IF_ERROR(Forward(batch, /*training=*/true));
-  output_gradients_[kLayers - 1].resize(static_cast<size_t>(rows_ * kClasses));
+  std::vector<float> dy(logits_.size());
   float loss = 0;
   const float weight = 1.0f / static_cast<float>(rows_);
   for (int64_t r = 0; r < rows_; ++r) {
-    loss += CrossEntropy(
-        &activations_[kLayers][static_cast<size_t>(r * kClasses)],
-        batch.labels[static_cast<size_t>(r)], weight,
-        &output_gradients_[kLayers - 1][static_cast<size_t>(r * kClasses)]);
+    const size_t row = static_cast<size_t>(r * kClasses);
+    loss += CrossEntropy(&logits_[row], batch.labels[static_cast<size_t>(r)],
+                         weight, &dy[row]);
   }
   for (size_t i = kLayers; i-- > 0;) {
-    float* dx = nullptr;
-    if (i > 0) {
-      output_gradients_[i - 1].resize(activations_[i].size());
-      dx = output_gradients_[i - 1].data();
-    }
     SK_RETURN_IF_ERROR(
-        layers_[i].Backward(output_gradients_[i].data(), rows_, dx));
-    if (i == 0) break;
-    for (size_t k = 0; k < activations_[i].size(); ++k) {
-      if (activations_[i][k] <= 0.0f) dx[k] = 0.0f;  // through the ReLU
+        output_gradients_[i].Reserve(device_, rows_, kWidths[i + 1]));
+    SK_RETURN_IF_ERROR(
+        output_gradients_[i].Upload(dy.data(), rows_ * kWidths[i + 1]));
+    const ConstTensorView grad =
+        output_gradients_[i].View(rows_, kWidths[i + 1]);
+    if (i == 0) {
+      SK_RETURN_IF_ERROR(layers_[i].Backward(grad, dy, /*dx=*/nullptr));
+      break;
+    }
+    const int64_t count = rows_ * kWidths[i];
+    SK_RETURN_IF_ERROR(
+        output_gradients_[i - 1].Reserve(device_, rows_, kWidths[i]));
+    const TensorView dx = output_gradients_[i - 1].View(rows_, kWidths[i]);
+    SK_RETURN_IF_ERROR(layers_[i].Backward(grad, dy, &dx));
+    std::vector<float> output(static_cast<size_t>(count));
+    dy.resize(static_cast<size_t>(count));
+    SK_RETURN_IF_ERROR(activations_[i].Download(output.data(), count));
+    SK_RETURN_IF_ERROR(output_gradients_[i - 1].Download(dy.data(), count));
+    for (size_t k = 0; k < dy.size(); ++k) {
+      if (output[k] <= 0.0f) dy[k] = 0.0f;  // through the ReLU
     }
   }
   return loss * weight;
@@ -123,21 +137,32 @@ absl::StatusOr<int64_t> Mlp::CountCorrect(const DigitSet& set) {
   SK_RETURN_IF_ERROR(Forward(set, /*training=*/false));
   int64_t correct = 0;
   for (int64_t r = 0; r < rows_; ++r) {
-    const float* logits =
-        &activations_[kLayers][static_cast<size_t>(r * kClasses)];
-    const auto best = std::max_element(logits, logits + kClasses) - logits;
+    const float* row = &logits_[static_cast<size_t>(r * kClasses)];
+    const auto best = std::max_element(row, row + kClasses) - row;
     correct += best == set.labels[static_cast<size_t>(r)];
   }
   return correct;
 }
 
-absl::StatusOr<std::vector<Linear::Report>> Mlp::Reports() const {
+absl::StatusOr<std::vector<Linear::Report>> Mlp::Reports() {
   std::vector<Linear::Report> all;
   for (size_t i = 0; i < kLayers; ++i) {
-    SK_ASSIGN_OR_RETURN(std::vector<Linear::Report> reports,
-                        layers_[i].Reports(activations_[i].data(),
-                                           output_gradients_[i].data(), rows_));
+    SK_ASSIGN_OR_RETURN(
+        std::vector<Linear::Report> reports,
+        layers_[i].Reports(activations_[i].View(rows_, kWidths[i]),
+                           output_gradients_[i].View(rows_, kWidths[i + 1])));
     all.insert(all.end(), reports.begin(), reports.end());
+  }
+  return all;
+}
+
+absl::StatusOr<std::vector<float>> Mlp::SharedScales(
+    const std::vector<bool>& reduced) {
+  std::vector<float> all;
+  for (size_t i = 0; i < kLayers; ++i) {
+    SK_ASSIGN_OR_RETURN(std::vector<float> scales,
+                        layers_[i].SharedScales(reduced[i]));
+    all.insert(all.end(), scales.begin(), scales.end());
   }
   return all;
 }

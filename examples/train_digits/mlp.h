@@ -1,6 +1,9 @@
 // A multi-layer perceptron for the digits: 64 -> 128 -> 64 -> 10, ReLU between,
 // softmax cross-entropy at the end. Every linear layer goes through quantizers.
 //
+// The GEMMs and casts run on the state's device; what is small (the loss, the
+// ReLU's mask, the optimizer's parameters) stays on the host.
+//
 // Order of calls: Create (declares the modules), RecipeState::Freeze, Prepare,
 // then training steps. One thread at a time. The RecipeState must outlive it.
 #ifndef SCALEKEEPER_EXAMPLES_TRAIN_DIGITS_MLP_H_
@@ -14,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "amax/recipe_state.h"
+#include "examples/train_digits/device_floats.h"
 #include "examples/train_digits/digits.h"
 #include "examples/train_digits/linear.h"
 
@@ -34,22 +38,28 @@ class Mlp {
   // How many of the set are classified right; observes nothing.
   absl::StatusOr<int64_t> CountCorrect(const DigitSet& set);
   // Of the last ForwardBackward.
-  absl::StatusOr<std::vector<Linear::Report>> Reports() const;
+  absl::StatusOr<std::vector<Linear::Report>> Reports();
+  // Of all layers (Linear::SharedScales); reduced[i] belongs to layer i.
+  absl::StatusOr<std::vector<float>> SharedScales(
+      const std::vector<bool>& reduced);
 
   std::vector<float>& parameters() { return parameters_; }
   std::vector<float>& gradients() { return gradients_; }
 
  private:
-  Mlp() = default;
+  explicit Mlp(Device device) : device_(device) {}
+  // Leaves the logits in logits_.
   absl::Status Forward(const DigitSet& batch, bool training);
 
+  Device device_;
   std::vector<float> parameters_;
   std::vector<float> gradients_;
   std::vector<Linear> layers_;
   // activations_[0] is the batch's pixels, activations_[i + 1] layer i's
   // output; output_gradients_[i] is the gradient of layer i's output.
-  std::vector<std::vector<float>> activations_;
-  std::vector<std::vector<float>> output_gradients_;
+  std::vector<DeviceFloats> activations_;
+  std::vector<DeviceFloats> output_gradients_;
+  std::vector<float> logits_;
   int64_t rows_ = 0;
 };
 

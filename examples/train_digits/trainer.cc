@@ -10,12 +10,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "amax/in_process_communicator.h"
 #include "amax/recipe_state.h"
 #include "base/status_macros.h"
 #include "examples/train_digits/mlp.h"
 #include "examples/train_digits/random.h"
+#include "examples/train_digits/rank_group.h"
 #include "examples/train_digits/thread_group.h"
 
 namespace scalekeeper {
@@ -91,30 +90,46 @@ struct RankResult {
   float loss = 0;
   std::vector<Linear::Report> quantizers;
   std::vector<float> scales;
+  std::vector<float> parameters;
 };
 
 // Whatever groups the recipe names for the layers, they are all ranks.
-absl::Status BindGroups(const Recipe& recipe, Communicator* communicator,
-                        std::map<std::string, Communicator*>* groups) {
-  const std::vector<std::string> modules = Mlp::ModuleNames();
-  SK_ASSIGN_OR_RETURN(const ResolvedModules resolved, recipe.Resolve(modules));
+std::map<std::string, Communicator*> BindGroups(const ResolvedModules& resolved,
+                                                Communicator* communicator) {
+  std::map<std::string, Communicator*> groups;
+  const size_t modules = Mlp::ModuleNames().size();
   for (int phase = 0; phase < resolved.phases(); ++phase) {
-    for (size_t module = 0; module < modules.size(); ++module) {
+    for (size_t module = 0; module < modules; ++module) {
       const AmaxReductionPolicy& reduction =
           resolved.at(phase, module).amax_reduction;
-      if (reduction.enabled) (*groups)[reduction.group] = communicator;
+      if (reduction.enabled) groups[reduction.group] = communicator;
     }
   }
-  return absl::OkStatus();
+  return groups;
+}
+
+// Per module, whether its amaxes are reduced in the phase.
+std::vector<bool> Reduced(const ResolvedModules& resolved, int phase) {
+  std::vector<bool> reduced(Mlp::ModuleNames().size());
+  for (size_t module = 0; module < reduced.size(); ++module) {
+    reduced[module] = resolved.at(phase, module).amax_reduction.enabled;
+  }
+  return reduced;
 }
 
 absl::StatusOr<RankResult> TrainRank(const Recipe& recipe, const Digits& digits,
                                      const TrainOptions& options, int rank,
-                                     Communicator* communicator,
-                                     ThreadGroup* ranks,
+                                     RankGroup* group, ThreadGroup* ranks,
                                      const Progress& progress) {
+  SK_ASSIGN_OR_RETURN(const ResolvedModules resolved,
+                      recipe.Resolve(Mlp::ModuleNames()));
+  SK_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator,
+                      group->Join(rank));
   RecipeStateOptions state_options;
-  SK_RETURN_IF_ERROR(BindGroups(recipe, communicator, &state_options.groups));
+  if (options.device == DeviceKind::kCuda) {
+    state_options.device = Device::Cuda(rank);
+  }
+  state_options.groups = BindGroups(resolved, communicator.get());
   SK_ASSIGN_OR_RETURN(std::unique_ptr<RecipeState> state,
                       RecipeState::Create(recipe, state_options));
   SK_ASSIGN_OR_RETURN(std::unique_ptr<Mlp> mlp,
@@ -144,17 +159,18 @@ absl::StatusOr<RankResult> TrainRank(const Recipe& recipe, const Digits& digits,
     if (rank == 0 && progress) progress(step + 1, steps, result.loss);
   }
   SK_RETURN_IF_ERROR(state->Check(Stream{}));
+  SK_ASSIGN_OR_RETURN(result.scales, mlp->SharedScales(Reduced(
+                                         resolved, state->active_phase())));
   SK_ASSIGN_OR_RETURN(result.correct, mlp->CountCorrect(digits.test));
-  for (size_t i = 0; i < state->slot_count(); ++i) {
-    const SlotId slot{static_cast<int32_t>(i)};
-    if (state->View(slot).scale == nullptr) continue;
-    SK_ASSIGN_OR_RETURN(float scale, state->Scale(slot, Stream{}));
-    result.scales.push_back(scale);
-  }
+  result.parameters = mlp->parameters();
   return result;
 }
 
 }  // namespace
+
+absl::Status CheckRecipe(const Recipe& recipe) {
+  return recipe.Resolve(Mlp::ModuleNames()).status();
+}
 
 absl::StatusOr<TrainResult> Train(const Recipe& recipe, const Digits& digits,
                                   const TrainOptions& options,
@@ -163,25 +179,25 @@ absl::StatusOr<TrainResult> Train(const Recipe& recipe, const Digits& digits,
       options.batch > digits.train.size() / options.ranks) {
     return absl::InvalidArgumentError(
         absl::StrCat("ranks x batch: got ", options.ranks, " x ", options.batch,
-                     " and ", options.epochs,
-                     " epochs, want at least 1 each and a product of at "
-                     "most ",
+                     ", want at least 1 each and together at most ",
                      digits.train.size(), " (the training rows)"));
   }
+  constexpr int64_t kMaxEpochs = 100000;
+  if (options.epochs < 1 || options.epochs > kMaxEpochs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("epochs: got ", options.epochs, ", want 1..", kMaxEpochs));
+  }
   const size_t ranks = static_cast<size_t>(options.ranks);
-  InProcessCommunicatorOptions group_options;
-  group_options.deadline = absl::Seconds(60);
-  std::vector<std::unique_ptr<Communicator>> communicators =
-      CreateInProcessCommunicators(options.ranks, group_options);
+  SK_ASSIGN_OR_RETURN(const std::unique_ptr<RankGroup> group,
+                      RankGroup::Create(options.device, options.ranks));
   ThreadGroup thread_group(options.ranks);
   std::vector<absl::StatusOr<RankResult>> results(
       ranks, absl::UnknownError("did not run"));
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
-      results[rank] =
-          TrainRank(recipe, digits, options, static_cast<int>(rank),
-                    communicators[rank].get(), &thread_group, progress);
+      results[rank] = TrainRank(recipe, digits, options, static_cast<int>(rank),
+                                group.get(), &thread_group, progress);
       if (!results[rank].ok()) thread_group.Abort();
     });
   }
@@ -192,7 +208,8 @@ absl::StatusOr<TrainResult> Train(const Recipe& recipe, const Digits& digits,
   for (size_t rank = 0; rank < ranks; ++rank) {
     const absl::Status& status = results[rank].status();
     if (status.ok()) {
-      total.scales.push_back(results[rank]->scales);
+      total.scales.push_back(std::move(results[rank]->scales));
+      total.parameters.push_back(std::move(results[rank]->parameters));
     } else if (failure.ok() || absl::IsAborted(failure)) {
       failure = absl::Status(
           status.code(), absl::StrCat("rank ", rank, ": ", status.message()));

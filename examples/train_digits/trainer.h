@@ -1,7 +1,8 @@
 // Data-parallel training under a recipe: what the example is about.
 //
-// Each rank is a thread with its own replica, RecipeState and quantizers; the
-// ranks share one in-process group for amaxes and average their gradients.
+// Each rank is a thread with its own replica, RecipeState and quantizers, on
+// the host or on a GPU of its own; the ranks share one group for amaxes and
+// average their gradients.
 #ifndef SCALEKEEPER_EXAMPLES_TRAIN_DIGITS_TRAINER_H_
 #define SCALEKEEPER_EXAMPLES_TRAIN_DIGITS_TRAINER_H_
 
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/device.h"
 #include "examples/train_digits/digits.h"
 #include "examples/train_digits/linear.h"
 #include "recipe/recipe.h"
@@ -17,6 +19,7 @@
 namespace scalekeeper {
 
 struct TrainOptions {
+  DeviceKind device = DeviceKind::kHost;  // kCuda: rank r uses GPU r
   int ranks = 4;
   int64_t epochs = 20;
   int64_t batch = 32;  // rows per rank and step
@@ -29,12 +32,17 @@ struct TrainResult {
   float loss = 0;       // of the last step, mean over the ranks
   // Rank 0's quantizers; empty where the recipe quantizes nothing.
   std::vector<Linear::Report> quantizers;
-  // Per rank the scale of every slot in order: equal on all ranks.
+  // Per rank, what is equal on all ranks when everything is right: the scales
+  // that they share (Linear::SharedScales), and the model's parameters.
   std::vector<std::vector<float>> scales;
+  std::vector<std::vector<float>> parameters;
 };
 
 // Called by rank 0 after each step.
 using Progress = std::function<void(int64_t step, int64_t steps, float loss)>;
+
+// InvalidArgument when the recipe has faults for this model's modules.
+absl::Status CheckRecipe(const Recipe& recipe);
 
 // Steps are numbered from 0: the recipe's phases follow them. The first failing
 // rank's Status ends all ranks.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "numerics/format.h"
 #include "tests/testing/float_walk.h"
 #include "tests/testing/oracle.h"
 
@@ -174,6 +175,18 @@ TEST(CurrentScaleTest, EpsilonIsAFloorOfTheAmaxOnly) {  // B9, B10
   EXPECT_FLOAT_EQ(FloatFromBits(Delayed(1e-6f, 0, kE5M2Max)), 5.7344e10f);
   const float inverse = ScaleInverse(FloatFromBits(Current(AmaxBits(0.01f))));
   EXPECT_FLOAT_EQ(inverse, 0.01f / 448.0f);
+}
+
+// B16: a shard's codes cannot be kept under another shard's scale.
+TEST(CurrentScaleTest, AShardIsEncodedAnewUnderTheLargerScaleInverse) {
+  const float own = FloatFromBits(Current(AmaxBits(1.0f)));
+  const float merged = FloatFromBits(Current(AmaxBits(4.0f)));
+  const uint8_t code = EncodeE4M3(1.0f * own);
+  EXPECT_EQ(code, 0x7E);
+  const float value = DecodeE4M3(code) * ScaleInverse(own);
+  EXPECT_EQ(EncodeE4M3(value * merged), 0x6E);
+  EXPECT_EQ(DecodeE4M3(0x6E) * ScaleInverse(merged), 1.0f);
+  EXPECT_EQ(DecodeE4M3(code) * ScaleInverse(merged), 4.0f) << "kept as it was";
 }
 
 }  // namespace

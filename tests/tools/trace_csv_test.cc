@@ -112,9 +112,10 @@ TEST(ReadTraceCsvsTest, RanksMustHaveTheSameColumns) {
 TEST(ReadTraceCsvsTest, RanksMustHaveTheSameSteps) {
   const std::string a = Written("a.csv", "step,x/input\n0,1\n1,1\n");
   const std::string b = Written("b.csv", "step,x/input\n0,1\n");
-  EXPECT_THAT(ReadTraceCsvs({a, b}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("b.csv:3: error: got nothing, want step 1 as in")));
+  EXPECT_THAT(
+      ReadTraceCsvs({a, b}),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("b.csv:3: error: got nothing, want step 1 as in")));
 }
 
 TEST(ReadTraceCsvsTest, AMissingFileIsNamed) {
