@@ -134,11 +134,12 @@ class Resolver {
         if (!set.CaptureNumber(pattern, modules_[m], number)) {
           for (uint32_t rule : rules_of_[p]) {
             if (rules_[rule].rule->selector.by_layer) {
-              faults_.Add(rules_[rule].rule->path + ".layers.pattern",
-                          absl::StrCat("got no layer number from module ",
-                                       Quoted(modules_[m]), " with ",
-                                       Quoted(patterns_[p]),
-                                       ", want digits in its group"));
+              faults_.Add(
+                  rules_[rule].rule->path + ".layers.pattern",
+                  absl::StrCat("got no layer number from module ",
+                               Quoted(modules_[m]), " with ",
+                               Quoted(patterns_[p]),
+                               ", want digits in its group, at most 2^63 - 1"));
             }
           }
           by_layer[p] = false;  // one fault per pattern is enough
@@ -219,7 +220,9 @@ class Resolver {
         const std::string nearest =
             NearestModule(rule.selector.pattern, modules_, comparisons);
         const std::string message = absl::StrCat(
-            "got ", Quoted(rule.selector.pattern), ", which matches none of ",
+            "got ", Quoted(rule.selector.pattern),
+            rule.selector.by_layer ? ", which with its layers chooses none of "
+                                   : ", which matches none of ",
             modules_.size(), " modules",
             nearest.empty() ? ""
                             : absl::StrCat(", nearest is ", Quoted(nearest)));

@@ -46,7 +46,7 @@ void FlagSet::Int64(std::string name, int64_t* value, std::string placeholder,
     int64_t number = 0;
     if (!absl::SimpleAtoi(text, &number)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "--", name, ": got ", Quoted(text), ", want an integer"));
+          "--", name, ": got ", Quoted(text), ", want an integer of 64 bits"));
     }
     *value = number;
     return absl::OkStatus();

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "base/text.h"
 #include "recipe/recipe.h"
 #include "tools/command.h"
@@ -37,7 +38,8 @@ int RunPresets(absl::Span<const std::string> args, std::ostream& out,
   const absl::StatusOr<std::string> text = Recipe::PresetText(operands[0]);
   if (!text.ok()) {
     err << "scalekeeper presets: unknown preset " << Quoted(operands[0])
-        << DidYouMean(operands[0], names) << "\n";
+        << DidYouMean(operands[0], names)
+        << "; known: " << absl::StrJoin(names, ", ") << "\n";
     return kExitTrouble;
   }
   out << *text;

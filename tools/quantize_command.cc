@@ -121,6 +121,9 @@ int RunQuantize(absl::Span<const std::string> args, std::ostream& out,
       return flags.UsageError(absl::StrCat("want --", required), err);
     }
   }
+  if (f.recipe.empty() || f.input.empty() || f.out.empty()) {
+    return flags.UsageError("got an empty --recipe, --input or --out", err);
+  }
   absl::StatusOr<QuantizeJob> job = MakeJob(f);
   if (!job.ok()) return flags.UsageError(job.status().message(), err);
 
@@ -137,6 +140,14 @@ int RunQuantize(absl::Span<const std::string> args, std::ostream& out,
   const absl::StatusOr<QuantizedFiles> result =
       QuantizeValues(*recipe, *job, *values, f.input);
   if (!result.ok()) return ReportStatus(result.status(), err);
+  for (const auto& [name, contents] : result->files) {
+    for (const std::string& input : {f.input, f.recipe}) {
+      if (SameFile(absl::StrCat(f.out, "/", name), input)) {
+        return flags.UsageError(absl::StrCat("--out: would overwrite ", input),
+                                err);
+      }
+    }
+  }
   const absl::Status written = WriteFileSet(f.out, result->files);
   if (!written.ok()) return ReportStatus(written, err);
   out << result->summary << "\n";

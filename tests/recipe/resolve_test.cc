@@ -314,7 +314,7 @@ TEST(ResolveTest, ALayersGroupThatCapturesNoNumberIsAnError) {
       StatusIs(absl::StatusCode::kInvalidArgument,
                "r.textproto:1:49: error: rule[0].layers.pattern: got "
                "no layer number from module \"lx\" with \"l(.*)\", want "
-               "digits in its group"));
+               "digits in its group, at most 2^63 - 1"));
 }
 
 // M6: a pattern that matches nothing.

@@ -139,7 +139,8 @@ TEST(PresetsTest, ListsAndPrints) {
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.err,
             "scalekeeper presets: unknown preset \"tensorwize\", did you mean "
-            "\"tensorwise\"?\n");
+            "\"tensorwise\"?; known: delayed_e4m3, delayed_hybrid, "
+            "high_precision, tensorwise\n");
   EXPECT_EQ(RunCommand({"presets", "a", "b"}).exit_code, 2);
 }
 

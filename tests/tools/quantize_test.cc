@@ -254,6 +254,14 @@ TEST_F(QuantizeTest, WrongUsageIsTrouble) {
   EXPECT_THAT(out.str(), HasSubstr("codes_t.bin"));
 }
 
+TEST_F(QuantizeTest, NeverOverwritesItsInput) {
+  const std::string input = Write("codes.bin", std::string(4, '\0'));
+  EXPECT_EQ(Run("tensorwise", input, "1x1", {"--out=" + folder_}),
+            kExitTrouble);
+  EXPECT_THAT(stderr_.str(), HasSubstr("would overwrite"));
+  EXPECT_EQ(std::filesystem::file_size(input), 4u);
+}
+
 TEST_F(QuantizeTest, AFailedWriteLeavesTheOldSet) {
   const std::string x = WriteFloats({1});
   ASSERT_EQ(Run("tensorwise", x, "1x1"), kExitOk);
