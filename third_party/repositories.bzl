@@ -9,6 +9,7 @@ def _have(name):
 
 # Repository -> its BUILD file here; each one lies under /usr on the system.
 _SYSTEM_LIBRARIES = {
+    "dlpack": "dlpack.BUILD",
     "google_benchmark": "google_benchmark.BUILD",
     "googletest": "googletest.BUILD",
     "protobuf": "protobuf.BUILD",
