@@ -99,7 +99,8 @@ std::string ListNames(const std::vector<std::string>& names) {
   const size_t shown = std::min(names.size(), kMaxNames);
   std::string list = absl::StrCat(
       "\"",
-      absl::StrJoin(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown),
+      absl::StrJoin(names.begin(),
+                    names.begin() + static_cast<std::ptrdiff_t>(shown),
                     "\", \""),
       "\"");
   if (shown < names.size()) {

@@ -52,7 +52,7 @@ class Socket {
 std::string ErrnoText() { return std::strerror(errno); }
 
 // Whether `fd` is ready for `events` before `end`.
-bool Ready(int fd, short events, absl::Time end) {
+bool Ready(int fd, int16_t events, absl::Time end) {
   while (true) {
     const absl::Duration left = end - absl::Now();
     if (left <= absl::ZeroDuration()) return false;

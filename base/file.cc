@@ -78,9 +78,9 @@ absl::Status WriteFile(const std::string& path, absl::string_view contents) {
   absl::Status status = WriteTo(temporary, contents);
   if (!status.ok()) {
     (void)unlink(temporary.c_str());
-    return absl::Status(status.code(),
-                        absl::StrCat(path, ": cannot be written (",
-                                     status.message(), ")"));
+    return absl::Status(
+        status.code(),
+        absl::StrCat(path, ": cannot be written (", status.message(), ")"));
   }
   if (exists) (void)chmod(temporary.c_str(), existing.st_mode & 07777);
   if (std::rename(temporary.c_str(), target.c_str()) != 0) {

@@ -15,9 +15,10 @@ namespace scalekeeper {
 
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
-// All or nothing: into a temporary file beside the target, then renamed over it.
-// Links are followed (the target is replaced, the link stays), the target's mode
-// is kept. What is no regular file (a pipe, /dev/stdout) is written to as it is.
+// All or nothing: into a temporary file beside the target, then renamed over
+// it. Links are followed (the target is replaced, the link stays), the target's
+// mode is kept. What is no regular file (a pipe, /dev/stdout) is written to as
+// it is.
 absl::Status WriteFile(const std::string& path, absl::string_view contents);
 
 // Whether both paths exist and name the same file.

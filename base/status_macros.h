@@ -27,9 +27,12 @@
 #define SK_ASSIGN_OR_RETURN(declaration, expression)                    \
   SK_ASSIGN_OR_RETURN_IMPL_(SK_STATUS_CONCAT_(sk_status_or_, __LINE__), \
                             declaration, expression)
+// A declaration cannot be put in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define SK_ASSIGN_OR_RETURN_IMPL_(temporary, declaration, expression) \
   auto temporary = (expression);                                      \
   if (!temporary.ok()) return std::move(temporary).status();          \
   declaration = *std::move(temporary)
+// NOLINTEND(bugprone-macro-parentheses)
 
 #endif  // SCALEKEEPER_BASE_STATUS_MACROS_H_
