@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "base/file.h"
 #include "examples/train_digits/digits.h"
 #include "examples/train_digits/trainer.h"
+#include "numerics/bits.h"
 #include "recipe/recipe.h"
 #include "tools/command.h"
 #include "tools/flag_set.h"
@@ -64,7 +64,7 @@ bool Agree(const std::vector<std::vector<float>>& ranks) {
       ranks.begin(), ranks.end(), [&](const std::vector<float>& rank) {
         return std::equal(rank.begin(), rank.end(), ranks.front().begin(),
                           ranks.front().end(), [](float a, float b) {
-                            return std::memcmp(&a, &b, sizeof(a)) == 0;
+                            return BitsFromFloat(a) == BitsFromFloat(b);
                           });
       });
 }
