@@ -167,7 +167,11 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
   absl::StatusOr<std::unique_ptr<MailboxMemory>> MakeMailboxes(
       uint32_t capacity) override {
     if (!broken_.ok()) return broken_;
-    return MakeNcclMailboxes(handle_, this, capacity);
+    auto made = MakeNcclMailboxes(handle_, this, capacity);
+    if (absl::IsDeadlineExceeded(made.status())) {
+      return GiveUp(made.status(), /*running=*/true);
+    }
+    return made;
   }
 
  private:
@@ -182,7 +186,11 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
                       AsCudaStream(stream));
     if (absl::Status status = handle_->Await(result, "ncclAllReduce");
         !status.ok()) {
-      return GiveUp(std::move(status), /*running=*/true);
+      return GiveUp(
+          absl::Status(status.code(),
+                       absl::StrCat(DescribeReduction(what, sequence_, count),
+                                    ": ", status.message())),
+          /*running=*/true);
     }
     ++sequence_;
     if (watching_) return absl::OkStatus();
@@ -268,12 +276,18 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
             handle_->owned() ? "" : ": abort the borrowed ncclComm_t"));
   }
 
+  std::string DescribeReduction(absl::string_view what, uint64_t sequence,
+                                size_t count) const {
+    return absl::StrCat(what, ": NCCL reduction ", sequence, " of ", count,
+                        " words on rank ", rank(), " of ", size());
+  }
+
   absl::Status Overdue() const {
     return absl::DeadlineExceededError(absl::StrCat(
-        watched_name_, ": NCCL reduction ",
-        watching_ ? watched_sequence_ : sequence_, " of ", watched_count_,
-        " words on rank ", rank(), " of ", size(), " was not done within ",
-        absl::FormatDuration(handle_->deadline()),
+        DescribeReduction(watched_name_,
+                          watching_ ? watched_sequence_ : sequence_,
+                          watched_count_),
+        " was not done within ", absl::FormatDuration(handle_->deadline()),
         ": another rank did not come"));
   }
 

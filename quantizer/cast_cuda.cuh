@@ -4,9 +4,10 @@
 // same bits as numerics/format.h, shown by tests/quantizer.
 //
 // Example: four values of a thread, their amax into the slot once per block.
-//   uint32_t codes = device::EncodeWord<Format::kE4M3>(a * s, b * s, c * s, d *
-//   s); uint32_t amax = MaxBits(AmaxBits(a), ...); device::ObserveBlock(slot,
-//   amax);              // all threads of the block
+//   uint32_t codes =
+//       device::EncodeWord<Format::kE4M3>(a * s, b * s, c * s, d * s);
+//   uint32_t amax = MaxBits(AmaxBits(a), ...);
+//   device::ObserveBlock(slot, amax);  // amax/observe_cuda.cuh
 #ifndef SCALEKEEPER_QUANTIZER_CAST_CUDA_CUH_
 #define SCALEKEEPER_QUANTIZER_CAST_CUDA_CUH_
 
@@ -16,6 +17,7 @@
 
 #include <cstdint>
 
+#include "amax/observe_cuda.cuh"
 #include "numerics/amax.h"
 #include "numerics/bits.h"
 #include "numerics/format.h"
@@ -97,27 +99,6 @@ struct F32 {
     return fold;
   }
 };
-
-// The maximum over the block, in thread 0 of it; others get a partial one. All
-// threads of a one-dimensional block of at most 1024 call it. It synchronizes.
-__device__ __forceinline__ uint32_t BlockMax(uint32_t bits) {
-  __shared__ uint32_t warp_max[32];
-  bits = __reduce_max_sync(0xFFFFFFFFu, bits);
-  const unsigned lane = threadIdx.x & 31u;
-  const unsigned warp = threadIdx.x >> 5;
-  if (lane == 0) warp_max[warp] = bits;
-  __syncthreads();
-  if (warp == 0) {
-    const unsigned warps = (blockDim.x + 31u) >> 5;
-    bits = __reduce_max_sync(0xFFFFFFFFu, lane < warps ? warp_max[lane] : 0u);
-  }
-  return bits;
-}
-
-// Raises *word; most blocks see that it is large enough already.
-__device__ __forceinline__ void RaiseWord(uint32_t* word, uint32_t bits) {
-  if (bits > *static_cast<volatile uint32_t*>(word)) atomicMax(word, bits);
-}
 
 }  // namespace scalekeeper::device
 

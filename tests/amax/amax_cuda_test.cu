@@ -283,9 +283,11 @@ TEST_F(AmaxCudaTest, ThePartsOfAStepGiveTheSame) {
 
 TEST_F(AmaxCudaTest, PhasesSwitchAsOnTheHost) {
   const auto phase = [](int from, const std::string& delayed,
-                        const std::string& format) {
-    return absl::StrCat("phase { from_step: ", from, " all { format: ", format,
-                        " delayed { ", delayed, " } } }\n");
+                        const std::string& grad_format) {
+    return absl::StrCat("phase { from_step: ", from,
+                        " all { format: E4M3 delayed { ", delayed,
+                        " } } grad { format: ", grad_format, " delayed { ",
+                        delayed, " } } }\n");
   };
   Twins twins(
       absl::StrCat("defaults { all { format: E4M3 delayed { amax_history_len: "
