@@ -100,7 +100,7 @@ struct StepState {
 };
 
 // Slots that one block of a GPU updates: all of them or none.
-inline constexpr uint32_t kBlockSlots = 256;
+inline constexpr uint32_t kBlockSlots = 128;
 
 struct ArenaView {
   uint32_t slots = 0;

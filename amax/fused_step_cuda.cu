@@ -183,6 +183,7 @@ __global__ void __launch_bounds__(kStepThreads)
                     const uint32_t* skip_flag,
                     const __grid_constant__ StepGuard guard) {
   __shared__ BlockShared shared;
+  device::WaitForEarlierWork();
   const uint32_t slot = device::SlotOfThread();
   const bool has_slot = !InControlWarp() && slot < arena.slots;
   const uint32_t position = slot - group.first_slot;
@@ -276,16 +277,12 @@ absl::Status FusedStep(int device, const ArenaView& arena,
                                             group.members + kSentControlWords));
   }
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard enter, CudaDeviceGuard::Enter(device));
-  const uint32_t blocks = BlockCount(arena.slots);
-  if (mailboxes.ranks <= 2) {
-    FusedStepKernel<1><<<blocks, kStepThreads, 0, AsCudaStream(stream)>>>(
-        arena, group, group_index, mailboxes, skip_flag, guard);
-  } else {
-    FusedStepKernel<kMaxMailboxRanks - 1>
-        <<<blocks, kStepThreads, 0, AsCudaStream(stream)>>>(
-            arena, group, group_index, mailboxes, skip_flag, guard);
-  }
-  SK_CUDA_RETURN_IF_ERROR(cudaGetLastError());
+  const auto kernel = mailboxes.ranks <= 2
+                          ? FusedStepKernel<1>
+                          : FusedStepKernel<kMaxMailboxRanks - 1>;
+  SK_CUDA_RETURN_IF_ERROR(scalekeeper::device::LaunchStep(
+      kernel, device, BlockCount(arena.slots), AsCudaStream(stream), arena,
+      group, group_index, mailboxes, skip_flag, guard));
   return absl::OkStatus();
 }
 

@@ -171,6 +171,41 @@ SK_HOST_DEVICE inline uint32_t MakeSuffixMaxima(const RingView& ring,
   return after;
 }
 
+// OthersMax and MakeSuffixMaxima where the cursor is at a chunk's beginning,
+// for at most kMost chunks of at most kMost entries: all loads are in flight
+// together. suffix_max of the cursor itself, which nobody reads, stays.
+template <uint32_t kMost>
+SK_HOST_DEVICE inline void EnterChunk(const RingView& ring,
+                                      const SlotHistory& history, uint32_t last,
+                                      uint32_t* others_max,
+                                      uint32_t* suffix_max) {
+  const uint32_t cursor = history.cursor;
+  const uint32_t chunk = cursor >> ring.chunk_log2;
+  const uint32_t chunks = ChunkCount(ring.len, ring.chunk_log2);
+  const uint32_t n = ring.ChunkEnd(cursor) - cursor;
+  uint32_t maxima[kMost], entries[kMost];
+  SK_UNROLL
+  for (uint32_t i = 0; i < kMost; ++i) {
+    const bool counts = i < chunks && i != chunk && i != last;
+    maxima[i] = counts ? ring.chunk_max(i) : 0;
+  }
+  SK_UNROLL
+  for (uint32_t i = 1; i < kMost; ++i) {
+    entries[i] = i < n ? HeldEntry(ring, history, cursor + i) : 0;
+  }
+  uint32_t others = last == chunk ? 0 : history.prefix_max;
+  SK_UNROLL
+  for (uint32_t i = 0; i < kMost; ++i) others = MaxBits(others, maxima[i]);
+  uint32_t suffix = 0;
+  SK_UNROLL
+  for (uint32_t i = kMost - 1; i > 0; --i) {
+    suffix = MaxBits(suffix, entries[i]);
+    if (i < n) ring.suffix_max(cursor + i) = suffix;
+  }
+  *others_max = others;
+  *suffix_max = suffix;
+}
+
 }  // namespace internal
 
 // Writes at the cursor and moves it; keeps no maxima. Returns the word that was
@@ -202,10 +237,21 @@ SK_HOST_DEVICE inline PushPlan PlanPush(const RingView& ring,
   plan.enters = (position & ring.chunk_mask()) == 0;
   if (plan.enters) {
     const uint32_t last = (position == 0 ? ring.len : position) - 1;
-    plan.others_max =
-        internal::OthersMax(ring, position >> ring.chunk_log2,
-                            last >> ring.chunk_log2, history.prefix_max);
-    plan.suffix_max = internal::MakeSuffixMaxima(ring, history);
+    const uint32_t last_chunk = last >> ring.chunk_log2;
+    const uint32_t chunks = ChunkCount(ring.len, ring.chunk_log2);
+    const uint32_t most =
+        chunks > ring.chunk_mask() ? chunks : ring.chunk_mask() + 1;
+    if (most <= 8) {
+      internal::EnterChunk<8>(ring, history, last_chunk, &plan.others_max,
+                              &plan.suffix_max);
+    } else if (most <= 32) {
+      internal::EnterChunk<32>(ring, history, last_chunk, &plan.others_max,
+                               &plan.suffix_max);
+    } else {
+      plan.others_max = internal::OthersMax(ring, position >> ring.chunk_log2,
+                                            last_chunk, history.prefix_max);
+      plan.suffix_max = internal::MakeSuffixMaxima(ring, history);
+    }
   } else {
     plan.others_max = history.others_max;
     plan.suffix_max = position + 1 < ring.ChunkEnd(position)

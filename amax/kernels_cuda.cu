@@ -54,6 +54,7 @@ __global__ void __launch_bounds__(kStepThreads)
                  const uint32_t* skip_flag,
                  const __grid_constant__ StepGuard guard) {
   __shared__ BlockShared shared;
+  device::WaitForEarlierWork();
   const StepState step = *arena.step;
   const uint32_t slot = device::SlotOfThread();
   const bool has_slot = !InControlWarp() && slot < arena.slots;
@@ -62,8 +63,7 @@ __global__ void __launch_bounds__(kStepThreads)
   uint32_t control_offset = 0;
   if (InControlWarp()) {
     const uint32_t lane = threadIdx.x & 31u;
-    // Mapped words take long to come: asked for before anything else, and by
-    // one block, since they come one after another.
+    // One block that does not arrive is enough to stop the step.
     const bool abort = blockIdx.x == 0 && lane < kMaxAbortWords &&
                        guard.abort[lane] != nullptr &&
                        device::LoadVolatile(guard.abort[lane]) != 0;
@@ -159,10 +159,9 @@ absl::Status UpdateSlots(int device, const ArenaView& arena,
                          UpdateSource source, const uint32_t* skip_flag,
                          const StepGuard& guard, Stream stream) {
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard enter, CudaDeviceGuard::Enter(device));
-  UpdateKernel<<<BlockCount(arena.slots), kStepThreads, 0,
-                 AsCudaStream(stream)>>>(
-      arena, source == UpdateSource::kMessages, skip_flag, guard);
-  SK_CUDA_RETURN_IF_ERROR(cudaGetLastError());
+  SK_CUDA_RETURN_IF_ERROR(scalekeeper::device::LaunchStep(
+      UpdateKernel, device, BlockCount(arena.slots), AsCudaStream(stream),
+      arena, source == UpdateSource::kMessages, skip_flag, guard));
   return absl::OkStatus();
 }
 

@@ -7,7 +7,7 @@
 // no block waits for another and no fence is needed.
 //
 // A block that finds the step given up (StepGuard::abort, which block 0 alone
-// looks at since it lies in host memory; an expired deadline) does not arrive:
+// looks at; an expired deadline) does not arrive:
 // then nothing is committed, later steps do nothing, and the host undoes the
 // blocks that went on (RepairSlotsHost).
 //
@@ -55,6 +55,34 @@ __device__ __forceinline__ bool InControlWarp() {
 }
 __device__ __forceinline__ uint32_t SlotOfThread() {
   return blockIdx.x * kBlockSlots + threadIdx.x;
+}
+
+// Before a kernel touches memory that work before it in the stream wrote: with
+// LaunchStep its blocks are placed while that work ends.
+__device__ __forceinline__ void WaitForEarlierWork() {
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+}
+
+// Queues `kernel` with kStepThreads threads per block.
+template <typename... Params, typename... Args>
+cudaError_t LaunchStep(void (*kernel)(Params...), int device, uint32_t blocks,
+                       cudaStream_t stream, Args... args) {
+  int major = 0;
+  const cudaError_t error =
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (error != cudaSuccess) return error;
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(kStepThreads);
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = major >= 9 ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, Params(args)...);
 }
 
 __device__ __forceinline__ uint32_t LoadVolatile(const uint32_t* word) {
