@@ -36,11 +36,17 @@ class Sections {
   uint64_t bytes_ = 0;
 };
 
-// Slots of one class lie side by side, chunk by chunk.
+// Rings of one class lie together, kRingStride of them at a time.
 struct RingClass {
   uint32_t slots = 0;
-  uint32_t next = 0;  // while places are handed out
-  uint64_t offset = 0;
+  uint32_t next = 0;                             // while places are handed out
+  uint64_t rings = 0, chunks = 0, suffixes = 0;  // words: where it begins
+
+  // Where the next slot's words begin, of `words` each.
+  uint32_t Place(uint64_t begin, uint64_t words) const {
+    return static_cast<uint32_t>(
+        begin + next / kRingStride * kRingStride * words + next % kRingStride);
+  }
 };
 
 }  // namespace
@@ -55,34 +61,40 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
   for (const ArenaLayout::Slot& slot : layout.slots) {
     ++classes[{slot.capacity, slot.two_rings}].slots;
   }
-  uint64_t ring_words = 0;
+  uint64_t ring_words = 0, chunk_words = 0, suffix_words = 0;
   for (auto& [key, ring_class] : classes) {
     const uint8_t log2 = ChunkLog2(key.first);
-    ring_class.offset = ring_words;
-    ring_words += (uint64_t{ChunkCount(key.first, log2)} << log2) *
-                  ring_class.slots * (key.second ? 2 : 1);
+    const uint64_t padded = RoundUp(ring_class.slots, kRingStride);
+    ring_class.rings = ring_words;
+    ring_class.chunks = chunk_words;
+    ring_class.suffixes = suffix_words;
+    ring_words += padded * key.first * (key.second ? 2 : 1);
+    chunk_words += padded * ChunkCount(key.first, log2);
+    suffix_words += padded << log2;
+  }
+  if (std::max({ring_words, chunk_words, suffix_words}) > UINT32_MAX) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        slots, " slots need more than 2^32 words of amax history"));
   }
 
   arena.placements_.resize(slots);
   arena.second_ring_.resize(slots);
-  uint64_t chunk_words = 0, suffix_words = 0;
   for (uint32_t i = 0; i < slots; ++i) {
     const ArenaLayout::Slot& slot = layout.slots[i];
     RingClass& ring_class = classes[{slot.capacity, slot.two_rings}];
     const uint8_t log2 = ChunkLog2(slot.capacity);
-    const uint32_t chunks = ChunkCount(slot.capacity, log2);
     SlotDescriptor& place = arena.placements_[i];
     place.chunk_log2 = log2;
-    place.chunk_stride = ring_class.slots << log2;
-    place.ring_offset =
-        ring_class.offset + (uint64_t{ring_class.next++} << log2);
+    place.ring_offset = ring_class.Place(ring_class.rings, slot.capacity);
+    place.chunk_offset =
+        ring_class.Place(ring_class.chunks, ChunkCount(slot.capacity, log2));
+    place.suffix_offset =
+        ring_class.Place(ring_class.suffixes, uint64_t{1} << log2);
     if (slot.two_rings) {
-      arena.second_ring_[i] = uint64_t{chunks} * place.chunk_stride;
+      arena.second_ring_[i] = static_cast<uint32_t>(
+          RoundUp(ring_class.slots, kRingStride) * slot.capacity);
     }
-    place.chunk_offset = static_cast<uint32_t>(chunk_words);
-    place.suffix_offset = static_cast<uint32_t>(suffix_words);
-    chunk_words += chunks;
-    suffix_words += uint64_t{1} << log2;
+    ++ring_class.next;
   }
   // Groups' messages begin at multiples of 16 bytes, as collectives like it.
   uint64_t message_words = 0, amax_words = 0;
@@ -102,10 +114,9 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
     amax_words = RoundUp(amax_words + kControlWords, 4);
     arena.group_placements_.push_back(place);
   }
-  if (std::max({chunk_words, suffix_words, message_words, amax_words}) >
-      UINT32_MAX) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        slots, " slots need more than 2^32 words of chunk maxima or messages"));
+  if (std::max(message_words, amax_words) > UINT32_MAX) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(slots, " slots need more than 2^32 words of messages"));
   }
 
   Sections sections;
@@ -115,6 +126,7 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
   const size_t measure = sections.Add<uint32_t>(slots);
   const size_t descriptors = sections.Add<SlotDescriptor>(slots);
   const size_t histories = sections.Add<SlotHistory>(slots);
+  const size_t non_finite_steps = sections.Add<uint32_t>(slots);
   const size_t undo = sections.Add<SlotUndo>(uint64_t{slots} * 2);
   const size_t group_descriptors = sections.Add<GroupDescriptor>(groups);
   const size_t group_states = sections.Add<GroupState>(groups);
@@ -142,6 +154,7 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
   at(measure, view.measure);
   at(descriptors, view.descriptors);
   at(histories, view.histories);
+  at(non_finite_steps, view.non_finite_steps);
   at(undo, view.undo);
   at(group_descriptors, view.group_descriptors);
   at(group_states, view.group_states);

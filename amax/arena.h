@@ -1,10 +1,10 @@
 // Arena: one allocation for all amax state, cut into contiguous sections.
 //
 // Sections, each aligned to 256 bytes: amax, scale, scale_inv, measure,
-// descriptors, histories, undo records, groups, step, messages, chunk maxima,
-// suffix maxima, rings. Addresses never move while the Arena lives. In host
-// memory everything but the rings is initialized (zero; scale and scale_inv 1);
-// ring words are read only after they were written.
+// descriptors, histories, flags, undo records, groups, step, messages, chunk
+// maxima, suffix maxima, rings. Addresses never move while the Arena lives. In
+// host memory everything but the rings is initialized (zero; scale and
+// scale_inv 1); ring words are read only after they were written.
 //
 // Two arenas of one layout differ in nothing but where they lie: a state on a
 // GPU keeps a second one in host memory, on which everything that is not a step
@@ -13,8 +13,9 @@
 // A slot whose window length differs between phases has two rings, so that a
 // change of phase leaves the old window whole (it can be undone).
 //
-// Cost per slot: about 200 bytes, plus 4 N for the ring and about 8 sqrt(N) for
-// the maxima of its chunks.
+// Cost per slot: about 130 bytes, plus 4 N for the ring and about 8 sqrt(N) for
+// the maxima of its chunks; rings of each length are laid out for a multiple of
+// 32 slots.
 //
 // Example:
 //   SK_ASSIGN_OR_RETURN(Arena arena, Arena::Create(HostAllocator(), layout));
@@ -64,7 +65,7 @@ class Arena {
     return placements_[slot];
   }
   // ring_offset of the slot's ring 0 or 1.
-  uint64_t RingOffset(uint32_t slot, int ring) const {
+  uint32_t RingOffset(uint32_t slot, int ring) const {
     return placements_[slot].ring_offset + (ring == 0 ? 0 : second_ring_[slot]);
   }
   uint32_t MessageOffset(uint32_t group) const {
@@ -87,7 +88,7 @@ class Arena {
   size_t head_bytes_ = 0;
   ArenaView view_;
   std::vector<SlotDescriptor> placements_;
-  std::vector<uint64_t> second_ring_;  // words from ring 0 to ring 1
+  std::vector<uint32_t> second_ring_;  // words from ring 0 to ring 1
   std::vector<GroupDescriptor> group_placements_;
 };
 

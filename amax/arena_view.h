@@ -4,12 +4,12 @@
 // so that a CUDA kernel takes an ArenaView by value. amax/arena.h lays the
 // sections out; amax/history.h and amax/update.h are the functions over them.
 //
-// Ring layout. A slot's window is a ring of `history_len` words, stored in
-// chunks of 2^chunk_log2 words. Chunk c of every slot of the same capacity lies
-// side by side (chunk-major), so that a step, in which all slots write at about
-// the same position, walks memory in order whatever the history length is:
-//   word(p) = rings[ring_offset + (p >> chunk_log2) * chunk_stride
-//                   + (p & (2^chunk_log2 - 1))]
+// Ring layout. A slot's window is a ring of `history_len` words. The rings of
+// kRingStride slots of the same capacity lie together, position by position, so
+// that a warp, whose slots write at the same position, touches one line of
+// memory whatever the history length is:
+//   word(p) = rings[ring_offset + p * kRingStride]
+// Its maxima (amax/history.h) lie the same way.
 //
 // Observations of a group: one word per slot that is in it in the first phase,
 // in arena order, then kControlWords words (amax/update.h) that this rank
@@ -25,16 +25,19 @@
 
 namespace scalekeeper {
 
+// Slots whose rings lie together: a warp of a GPU.
+inline constexpr uint32_t kRingStride = 32;
+
 // What a slot does in the active phase. Read-only in a step.
 struct alignas(16) SlotDescriptor {
-  uint64_t ring_offset = 0;    // words, of ring position 0
-  uint32_t chunk_stride = 0;   // words, between chunks of one ring
-  uint32_t chunk_offset = 0;   // words, into chunk_maxima
-  uint32_t suffix_offset = 0;  // words, into suffix_maxima
-  uint32_t message_index = 0;  // words, into messages
-  uint32_t amax_index = 0;     // words, into amax
-  uint32_t group = 0;          // index into groups
-  uint32_t history_len = 1;    // N
+  uint32_t ring_offset = 0;       // words, of ring position 0
+  uint32_t chunk_offset = 0;      // words, into chunk_maxima
+  uint32_t suffix_offset = 0;     // words, into suffix_maxima
+  uint32_t history_len = 1;       // N
+  uint32_t amax_index = 0;        // words, into amax
+  uint32_t message_index = 0;     // words, into messages
+  uint32_t message_position = 0;  // words, into its group's message
+  uint32_t group = 0;             // index into groups
   float format_max = 0;
   uint8_t chunk_log2 = 0;
   uint8_t margin = 0;
@@ -44,25 +47,27 @@ struct alignas(16) SlotDescriptor {
   bool watched = false;  // `current`: only a non-finite amax counts
 };
 
-// A slot's window, besides the ring itself, and its sticky flag.
-struct SlotHistory {
+// A slot's window, besides the ring itself.
+struct alignas(16) SlotHistory {
   uint32_t cursor = 0;      // where the next push goes, 0..N-1
   uint32_t count = 0;       // entries held, 0..N
   uint32_t prefix_max = 0;  // of the entries of the current chunk before cursor
   uint32_t others_max = 0;  // of the entries of all other chunks
-  uint32_t non_finite_steps = 0;  // since ClearFlags
 };
 
 // A slot before a completed step. There are two per slot: an update writes the
 // one of its parity, so that a step that fails half-way leaves the other.
 struct alignas(16) SlotUndo {
+  enum : uint32_t {
+    kPushed = 1,     // the update pushed
+    kGrew = 2,       // and the window was not full
+    kMeasured = 4,   // `measure` was set
+    kNonFinite = 8,  // the update counted a non-finite amax
+  };
   float scale = 1;
-  uint32_t measure = 0;
-  uint32_t amax = 0;  // what this rank had observed
-  uint32_t cursor = 0;
-  uint32_t count = 0;
-  uint32_t evicted = 0;  // what the push overwrote at `cursor`
-  uint32_t non_finite_steps = 0;
+  uint32_t amax = 0;     // what this rank had observed
+  uint32_t evicted = 0;  // what the push overwrote
+  uint32_t flags = 0;
 };
 
 // Set at Freeze and at a change of phase.
@@ -95,7 +100,7 @@ struct StepState {
 };
 
 // Slots that one block of a GPU updates: all of them or none.
-inline constexpr uint32_t kBlockSlots = 256;
+inline constexpr uint32_t kBlockSlots = 128;
 
 struct ArenaView {
   uint32_t slots = 0;
@@ -109,7 +114,8 @@ struct ArenaView {
   uint32_t* measure = nullptr;
   SlotDescriptor* descriptors = nullptr;
   SlotHistory* histories = nullptr;
-  SlotUndo* undo = nullptr;  // two: [parity * slots + slot]
+  uint32_t* non_finite_steps = nullptr;  // since ClearFlags
+  SlotUndo* undo = nullptr;              // two: [parity * slots + slot]
 
   // One entry per group; the last one holds the slots that are not reduced.
   GroupDescriptor* group_descriptors = nullptr;

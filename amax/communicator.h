@@ -13,7 +13,7 @@
 //
 // Example:
 //   std::vector<std::unique_ptr<Communicator>> ranks =
-//       CreateInProcessCommunicators(4, {.deadline = absl::Seconds(5)});
+//       CreateInProcessCommunicators(4);
 //   ranks[r]->AllReduceMax(absl::MakeSpan(words), stream);   // from 4 threads
 #ifndef SCALEKEEPER_AMAX_COMMUNICATOR_H_
 #define SCALEKEEPER_AMAX_COMMUNICATOR_H_

@@ -3,10 +3,10 @@
 // The state's slots lie in an arena on the device; a second one of the same
 // layout, the mirror, lies in host memory. A step runs on the device alone:
 //   alone      no group has another rank to ask: one kernel
-//   fused      one group on one NVLink domain: one kernel,
-//   amax/fused_step_cuda.cu reduced    one queued reduction per group, of the
-//   observations as they lie,
-//              and one kernel
+//   fused      one group on one NVLink domain: one kernel
+//              (amax/fused_step_cuda.cu)
+//   reduced    one queued reduction per group, of the observations as they
+//              lie, and one kernel
 //   packed     the same after a kernel that packs the messages, in phases whose
 //              groups are not those of the first phase
 //   staged     a communicator of host memory: messages go to the host and back;

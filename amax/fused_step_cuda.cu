@@ -132,15 +132,14 @@ __device__ __forceinline__ uint32_t ReceiveMax(const Mailboxes& boxes,
   }
 }
 
-// One lane per word of a peer's control words.
+// One lane per word of a peer's control words; `mine` is this rank's.
 __device__ __forceinline__ void ExchangeControl(
-    const Mailboxes& boxes, uint32_t line, const uint32_t* own, bool own_skip,
+    const Mailboxes& boxes, uint32_t line, uint32_t mine, bool own_skip,
     uint32_t epoch, const StepGuard& guard, uint32_t group, uint32_t groups,
     BlockShared* shared, uint32_t* missing) {
   const uint32_t lane = threadIdx.x & 31u;
   const uint32_t word = lane % kSentControlWords;
   const uint32_t k = lane / kSentControlWords;
-  const uint32_t mine = word == 0 ? (own_skip ? 1u : 0u) : own[word];
   bool differs = false, skip = own_skip;
   if (k + 1 < boxes.ranks) {
     const uint32_t peer = Peer(boxes, k);
@@ -184,13 +183,27 @@ __global__ void __launch_bounds__(kStepThreads)
                     const uint32_t* skip_flag,
                     const __grid_constant__ StepGuard guard) {
   __shared__ BlockShared shared;
+  device::WaitForEarlierWork();
   const uint32_t slot = device::SlotOfThread();
   const bool has_slot = !InControlWarp() && slot < arena.slots;
   const uint32_t position = slot - group.first_slot;
   const bool exchanged = has_slot && position < group.members;
-  uint32_t word = 0;
-  if (exchanged) word = arena.amax[group.amax_offset + position];
   const StepState step = *arena.step;
+  // All that can be asked for before anything is known.
+  SlotWork work;
+  uint32_t word = 0;
+  uint32_t control_offset = 0;
+  bool own_skip = false;
+  if (InControlWarp()) {
+    own_skip = skip_flag != nullptr && *skip_flag != 0;
+    word =
+        arena.amax[group.control_offset + threadIdx.x % 32 % kSentControlWords];
+    control_offset = device::LoadControlOffset(arena);
+    device::ClearShared(arena.groups, &shared);
+  } else if (has_slot) {
+    if (exchanged) word = arena.amax[group.amax_offset + position];
+    work = LoadSlot(arena, slot);
+  }
   // The same in every thread of the block.
   const bool replaced = step.layout != guard.layout;
   if (replaced || step.failed != 0) {
@@ -200,16 +213,15 @@ __global__ void __launch_bounds__(kStepThreads)
   const uint32_t epoch = step.epoch + 1;
   if (exchanged) Send<kPeers>(boxes, position, word, epoch);
 
-  SlotWork work;
   uint32_t reduced = 0;
   uint32_t missing = 0;
   if (InControlWarp()) {
-    device::ClearShared(arena.groups, &shared);
-    ExchangeControl(boxes, group.members, OwnControl(arena, group_index),
-                    skip_flag != nullptr && *skip_flag != 0, epoch, guard,
+    if (threadIdx.x % 32 % kSentControlWords == 0) word = own_skip ? 1 : 0;
+    ExchangeControl(boxes, group.members, word, own_skip, epoch, guard,
                     group_index, arena.groups, &shared, &missing);
   } else if (has_slot) {
-    work = LoadSlot(arena, slot);
+    work.amax = exchanged ? word : arena.amax[work.descriptor.amax_index];
+    PlanSlot(arena, &work);
     reduced = exchanged
                   ? ReceiveMax<kPeers>(boxes, position, word, epoch, &missing)
                   : work.amax;
@@ -232,12 +244,12 @@ __global__ void __launch_bounds__(kStepThreads)
     const SlotDescriptor& d = work.descriptor;
     const float scale = UpdateSlot(arena, slot, work, reduced,
                                    shared.Skips(d.group), step.sequence);
-    hash = ScaleHash(MessagePosition(arena, d), scale);
+    hash = ScaleHash(d.message_position, scale);
   }
-  device::SumHashes(has_slot, has_slot ? work.descriptor.group : 0, hash,
-                    &shared);
+  device::SumHashes(has_slot, work.descriptor.group, hash, &shared);
   if (InControlWarp()) {
-    device::ArriveAndCommit(arena, guard, step, /*exchanged=*/true, shared);
+    device::ArriveAndCommit(arena, guard, step, /*exchanged=*/true,
+                            control_offset, shared);
   }
 }
 
@@ -265,16 +277,12 @@ absl::Status FusedStep(int device, const ArenaView& arena,
                                             group.members + kSentControlWords));
   }
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard enter, CudaDeviceGuard::Enter(device));
-  const uint32_t blocks = BlockCount(arena.slots);
-  if (mailboxes.ranks <= 2) {
-    FusedStepKernel<1><<<blocks, kStepThreads, 0, AsCudaStream(stream)>>>(
-        arena, group, group_index, mailboxes, skip_flag, guard);
-  } else {
-    FusedStepKernel<kMaxMailboxRanks - 1>
-        <<<blocks, kStepThreads, 0, AsCudaStream(stream)>>>(
-            arena, group, group_index, mailboxes, skip_flag, guard);
-  }
-  SK_CUDA_RETURN_IF_ERROR(cudaGetLastError());
+  const auto kernel = mailboxes.ranks <= 2
+                          ? FusedStepKernel<1>
+                          : FusedStepKernel<kMaxMailboxRanks - 1>;
+  SK_CUDA_RETURN_IF_ERROR(scalekeeper::device::LaunchStep(
+      kernel, device, BlockCount(arena.slots), AsCudaStream(stream), arena,
+      group, group_index, mailboxes, skip_flag, guard));
   return absl::OkStatus();
 }
 

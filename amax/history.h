@@ -24,13 +24,14 @@
 // cursor and the count.
 //
 // Example:
-//   RingView ring{words, /*chunk_stride=*/4, /*chunk_log2=*/2, /*len=*/16,
-//                 chunk_maxima, suffix_maxima};
+//   RingView ring{words, chunk_maxima, suffix_maxima, /*chunk_log2=*/2,
+//                 /*len=*/16};
 //   SlotHistory history;
 //   uint32_t max = PushAndMax(ring, history, AmaxBits(3.0f)).window_max;
 #ifndef SCALEKEEPER_AMAX_HISTORY_H_
 #define SCALEKEEPER_AMAX_HISTORY_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "amax/arena_view.h"
@@ -59,17 +60,23 @@ SK_HOST_DEVICE inline uint32_t FirstPosition(uint32_t slot, uint32_t len) {
 }
 
 struct RingView {
-  uint32_t* words = nullptr;  // at position 0
-  uint32_t chunk_stride = 0;  // words
+  // Each kRingStride words apart.
+  uint32_t* words = nullptr;          // N
+  uint32_t* chunk_maxima = nullptr;   // ChunkCount(N)
+  uint32_t* suffix_maxima = nullptr;  // B
   uint32_t chunk_log2 = 0;
-  uint32_t len = 1;                   // N
-  uint32_t* chunk_maxima = nullptr;   // ChunkCount(N) words
-  uint32_t* suffix_maxima = nullptr;  // B words
+  uint32_t len = 1;  // N
 
   SK_HOST_DEVICE uint32_t chunk_mask() const { return (1u << chunk_log2) - 1u; }
   SK_HOST_DEVICE uint32_t& at(uint32_t position) const {
-    return words[uint64_t{position >> chunk_log2} * chunk_stride +
-                 (position & chunk_mask())];
+    return words[size_t{position} * kRingStride];
+  }
+  SK_HOST_DEVICE uint32_t& chunk_max(uint32_t chunk) const {
+    return chunk_maxima[size_t{chunk} * kRingStride];
+  }
+  // Of the entries from `position` to the end of its chunk.
+  SK_HOST_DEVICE uint32_t& suffix_max(uint32_t position) const {
+    return suffix_maxima[size_t{position & chunk_mask()} * kRingStride];
   }
   // One past the last position of the chunk that holds `position`.
   SK_HOST_DEVICE uint32_t ChunkEnd(uint32_t position) const {
@@ -82,7 +89,6 @@ SK_HOST_DEVICE inline RingView RingOf(const ArenaView& arena,
                                       const SlotDescriptor& slot) {
   RingView ring;
   ring.words = arena.rings + slot.ring_offset;
-  ring.chunk_stride = slot.chunk_stride;
   ring.chunk_log2 = slot.chunk_log2;
   ring.len = slot.history_len;
   ring.chunk_maxima = arena.chunk_maxima + slot.chunk_offset;
@@ -127,7 +133,7 @@ SK_HOST_DEVICE inline uint32_t OthersMax(const RingView& ring, uint32_t chunk,
     for (uint32_t i = 0; i < kLoadsAtOnce; ++i) {
       const uint32_t c = begin + i;
       const bool counts = c < chunks && c != chunk && c != last;
-      loaded[i] = counts ? ring.chunk_maxima[c] : 0;
+      loaded[i] = counts ? ring.chunk_max(c) : 0;
     }
     SK_UNROLL
     for (uint32_t i = 0; i < kLoadsAtOnce; ++i) {
@@ -158,11 +164,46 @@ SK_HOST_DEVICE inline uint32_t MakeSuffixMaxima(const RingView& ring,
       const uint32_t p = end - 1 - i;
       after = p == cursor ? suffix : after;
       suffix = MaxBits(suffix, loaded[i]);
-      ring.suffix_maxima[p & ring.chunk_mask()] = suffix;
+      ring.suffix_max(p) = suffix;
     }
     end -= n;
   }
   return after;
+}
+
+// OthersMax and MakeSuffixMaxima where the cursor is at a chunk's beginning,
+// for at most kMost chunks of at most kMost entries: all loads are in flight
+// together. suffix_max of the cursor itself, which nobody reads, stays.
+template <uint32_t kMost>
+SK_HOST_DEVICE inline void EnterChunk(const RingView& ring,
+                                      const SlotHistory& history, uint32_t last,
+                                      uint32_t* others_max,
+                                      uint32_t* suffix_max) {
+  const uint32_t cursor = history.cursor;
+  const uint32_t chunk = cursor >> ring.chunk_log2;
+  const uint32_t chunks = ChunkCount(ring.len, ring.chunk_log2);
+  const uint32_t n = ring.ChunkEnd(cursor) - cursor;
+  uint32_t maxima[kMost], entries[kMost];
+  SK_UNROLL
+  for (uint32_t i = 0; i < kMost; ++i) {
+    const bool counts = i < chunks && i != chunk && i != last;
+    maxima[i] = counts ? ring.chunk_max(i) : 0;
+  }
+  SK_UNROLL
+  for (uint32_t i = 1; i < kMost; ++i) {
+    entries[i] = i < n ? HeldEntry(ring, history, cursor + i) : 0;
+  }
+  uint32_t others = last == chunk ? 0 : history.prefix_max;
+  SK_UNROLL
+  for (uint32_t i = 0; i < kMost; ++i) others = MaxBits(others, maxima[i]);
+  uint32_t suffix = 0;
+  SK_UNROLL
+  for (uint32_t i = kMost - 1; i > 0; --i) {
+    suffix = MaxBits(suffix, entries[i]);
+    if (i < n) ring.suffix_max(cursor + i) = suffix;
+  }
+  *others_max = others;
+  *suffix_max = suffix;
 }
 
 }  // namespace internal
@@ -196,16 +237,26 @@ SK_HOST_DEVICE inline PushPlan PlanPush(const RingView& ring,
   plan.enters = (position & ring.chunk_mask()) == 0;
   if (plan.enters) {
     const uint32_t last = (position == 0 ? ring.len : position) - 1;
-    plan.others_max =
-        internal::OthersMax(ring, position >> ring.chunk_log2,
-                            last >> ring.chunk_log2, history.prefix_max);
-    plan.suffix_max = internal::MakeSuffixMaxima(ring, history);
+    const uint32_t last_chunk = last >> ring.chunk_log2;
+    const uint32_t chunks = ChunkCount(ring.len, ring.chunk_log2);
+    const uint32_t most =
+        chunks > ring.chunk_mask() ? chunks : ring.chunk_mask() + 1;
+    if (most <= 8) {
+      internal::EnterChunk<8>(ring, history, last_chunk, &plan.others_max,
+                              &plan.suffix_max);
+    } else if (most <= 32) {
+      internal::EnterChunk<32>(ring, history, last_chunk, &plan.others_max,
+                               &plan.suffix_max);
+    } else {
+      plan.others_max = internal::OthersMax(ring, position >> ring.chunk_log2,
+                                            last_chunk, history.prefix_max);
+      plan.suffix_max = internal::MakeSuffixMaxima(ring, history);
+    }
   } else {
     plan.others_max = history.others_max;
-    plan.suffix_max =
-        position + 1 < ring.ChunkEnd(position)
-            ? ring.suffix_maxima[(position + 1) & ring.chunk_mask()]
-            : 0;
+    plan.suffix_max = position + 1 < ring.ChunkEnd(position)
+                          ? ring.suffix_max(position + 1)
+                          : 0;
   }
   return plan;
 }
@@ -219,7 +270,7 @@ SK_HOST_DEVICE inline uint32_t PushPlanned(const RingView& ring,
   const uint32_t position = history.cursor;
   if (plan.enters) {  // the last chunk is complete
     const uint32_t last = (position == 0 ? ring.len : position) - 1;
-    ring.chunk_maxima[last >> ring.chunk_log2] = history.prefix_max;
+    ring.chunk_max(last >> ring.chunk_log2) = history.prefix_max;
     history.prefix_max = 0;
     history.others_max = plan.others_max;
   }
@@ -251,14 +302,14 @@ SK_HOST_DEVICE inline void RebuildMaxima(const RingView& ring,
     for (uint32_t p = begin; p < ring.ChunkEnd(begin); ++p) {
       max = MaxBits(max, HeldEntry(ring, history, p));
     }
-    ring.chunk_maxima[begin >> ring.chunk_log2] = max;
+    ring.chunk_max(begin >> ring.chunk_log2) = max;
   }
   const uint32_t cursor = history.cursor;
   const uint32_t begin = cursor & ~ring.chunk_mask();
   const uint32_t last = (cursor == 0 ? ring.len : cursor) - 1;
   const uint32_t last_chunk = last >> ring.chunk_log2;
   if (cursor == begin) {  // the next push enters a chunk and stores prefix_max
-    history.prefix_max = ring.chunk_maxima[last_chunk];
+    history.prefix_max = ring.chunk_max(last_chunk);
   } else {
     history.prefix_max = 0;
     for (uint32_t p = begin; p < cursor; ++p) {
@@ -266,9 +317,8 @@ SK_HOST_DEVICE inline void RebuildMaxima(const RingView& ring,
           MaxBits(history.prefix_max, HeldEntry(ring, history, p));
     }
   }
-  history.others_max =
-      internal::OthersMax(ring, cursor >> ring.chunk_log2, last_chunk,
-                          ring.chunk_maxima[last_chunk]);
+  history.others_max = internal::OthersMax(
+      ring, cursor >> ring.chunk_log2, last_chunk, ring.chunk_max(last_chunk));
   (void)internal::MakeSuffixMaxima(ring, history);
 }
 

@@ -36,7 +36,7 @@ enum StepReport : int {
 inline constexpr int kMaxAbortWords = 4;
 
 // What a queued step looks at before it changes anything. Pointers are device
-// addresses of mapped words; null on the host.
+// addresses; null on the host.
 struct StepGuard {
   // One per communicator. Non-zero: do nothing, the state is failed.
   const uint32_t* abort[kMaxAbortWords] = {};

@@ -54,17 +54,21 @@ __global__ void __launch_bounds__(kStepThreads)
                  const uint32_t* skip_flag,
                  const __grid_constant__ StepGuard guard) {
   __shared__ BlockShared shared;
+  device::WaitForEarlierWork();
   const StepState step = *arena.step;
   const uint32_t slot = device::SlotOfThread();
   const bool has_slot = !InControlWarp() && slot < arena.slots;
   SlotWork work;
   uint32_t reduced = 0;
+  uint32_t control_offset = 0;
   if (InControlWarp()) {
-    device::ClearShared(arena.groups, &shared);
     const uint32_t lane = threadIdx.x & 31u;
-    // Mapped words take long to come: asked for before anything else.
-    const bool abort = lane < kMaxAbortWords && guard.abort[lane] != nullptr &&
+    // One block that does not arrive is enough to stop the step.
+    const bool abort = blockIdx.x == 0 && lane < kMaxAbortWords &&
+                       guard.abort[lane] != nullptr &&
                        device::LoadVolatile(guard.abort[lane]) != 0;
+    control_offset = device::LoadControlOffset(arena);
+    device::ClearShared(arena.groups, &shared);
     ReadControl(arena, all_messages, skip_flag != nullptr && *skip_flag != 0,
                 &shared);
     const bool aborted = __any_sync(0xFFFFFFFFu, abort);
@@ -77,10 +81,12 @@ __global__ void __launch_bounds__(kStepThreads)
   } else if (has_slot) {
     work = LoadSlot(arena, slot);
     const SlotDescriptor& d = work.descriptor;
-    reduced = all_messages || arena.group_descriptors[d.group].exchanged != 0
-                  ? arena.messages[d.message_index]
-                  : work.amax;
-    reduced &= kFloatMagnitudeMask;
+    work.amax = arena.amax[d.amax_index];
+    const uint32_t message = arena.messages[d.message_index];
+    const bool exchanged =
+        all_messages || arena.group_descriptors[d.group].exchanged != 0;
+    PlanSlot(arena, &work);
+    reduced = (exchanged ? message : work.amax) & kFloatMagnitudeMask;
   }
   __syncthreads();
   if (shared.stopped != 0) return;
@@ -90,12 +96,12 @@ __global__ void __launch_bounds__(kStepThreads)
     const SlotDescriptor& d = work.descriptor;
     const float scale = UpdateSlot(arena, slot, work, reduced,
                                    shared.Skips(d.group), step.sequence);
-    hash = ScaleHash(MessagePosition(arena, d), scale);
+    hash = ScaleHash(d.message_position, scale);
   }
-  device::SumHashes(has_slot, has_slot ? work.descriptor.group : 0, hash,
-                    &shared);
+  device::SumHashes(has_slot, work.descriptor.group, hash, &shared);
   if (InControlWarp()) {
-    device::ArriveAndCommit(arena, guard, step, /*exchanged=*/false, shared);
+    device::ArriveAndCommit(arena, guard, step, /*exchanged=*/false,
+                            control_offset, shared);
   }
 }
 
@@ -153,10 +159,9 @@ absl::Status UpdateSlots(int device, const ArenaView& arena,
                          UpdateSource source, const uint32_t* skip_flag,
                          const StepGuard& guard, Stream stream) {
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard enter, CudaDeviceGuard::Enter(device));
-  UpdateKernel<<<BlockCount(arena.slots), kStepThreads, 0,
-                 AsCudaStream(stream)>>>(
-      arena, source == UpdateSource::kMessages, skip_flag, guard);
-  SK_CUDA_RETURN_IF_ERROR(cudaGetLastError());
+  SK_CUDA_RETURN_IF_ERROR(scalekeeper::device::LaunchStep(
+      UpdateKernel, device, BlockCount(arena.slots), AsCudaStream(stream),
+      arena, source == UpdateSource::kMessages, skip_flag, guard));
   return absl::OkStatus();
 }
 

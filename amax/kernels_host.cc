@@ -34,8 +34,10 @@ void UpdateSlotsHost(const ArenaView& arena, const uint32_t* skip_flag) {
     skipped = skipped || group.skipped != 0;
   }
   for (uint32_t i = 0; i < arena.slots; ++i) {
-    const SlotWork work = LoadSlot(arena, i);
+    SlotWork work = LoadSlot(arena, i);
+    PlanSlot(arena, &work);
     const SlotDescriptor& d = work.descriptor;
+    work.amax = arena.amax[d.amax_index];
     UpdateSlot(arena, i, work, arena.messages[d.message_index],
                arena.group_states[d.group].skipped != 0, step.sequence);
   }
@@ -84,8 +86,8 @@ void RehashScalesHost(const ArenaView& arena) {
   for (uint32_t i = 0; i < arena.slots; ++i) {
     const SlotDescriptor& d = arena.descriptors[i];
     uint64_t& hash = arena.group_states[d.group].scale_hash;
-    hash = (hash + ScaleHash(MessagePosition(arena, d), arena.scale[i])) &
-           kScaleHashMask;
+    hash =
+        (hash + ScaleHash(d.message_position, arena.scale[i])) & kScaleHashMask;
   }
   for (uint32_t g = 0; g < arena.groups; ++g) {
     PrepareControl(arena, g, arena.group_states[g].scale_hash, arena.step->step,
@@ -95,9 +97,9 @@ void RehashScalesHost(const ArenaView& arena) {
 
 void ClearFlagsHost(const ArenaView& arena) {
   for (uint32_t i = 0; i < arena.slots; ++i) {
-    arena.histories[i].non_finite_steps = 0;
-    UndoRecord(arena, i, 0).non_finite_steps = 0;
-    UndoRecord(arena, i, 1).non_finite_steps = 0;
+    arena.non_finite_steps[i] = 0;
+    UndoRecord(arena, i, 0).flags &= ~SlotUndo::kNonFinite;
+    UndoRecord(arena, i, 1).flags &= ~SlotUndo::kNonFinite;
   }
   for (uint32_t g = 0; g < arena.groups; ++g) {
     arena.group_states[g].ranks_disagree = 0;

@@ -10,7 +10,6 @@
 #include "absl/time/clock.h"
 #include "absl/types/span.h"
 #include "amax/device_group.h"
-#include "amax/mapped_words.h"
 #include "amax/nccl_handle.h"
 #include "amax/nccl_mailboxes.h"
 #include "amax/nccl_status.h"
@@ -78,8 +77,13 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
                         CudaDeviceGuard::Enter(handle->device()));
     std::unique_ptr<NcclCommunicator> made(
         new NcclCommunicator(std::move(handle)));
-    SK_ASSIGN_OR_RETURN(made->abort_, MappedWords::Allocate(made->device(), 1));
+    SK_RETURN_IF_ERROR(made->abort_->Reserve(sizeof(uint32_t)));
+    SK_CUDA_RETURN_IF_ERROR(
+        cudaMemset(made->abort_->device(), 0, sizeof(uint32_t)));
+    *static_cast<uint32_t*>(made->abort_->host()) = 1;
     SK_ASSIGN_OR_RETURN(made->stream_, CreateCudaStream());
+    SK_ASSIGN_OR_RETURN(made->abort_stream_, CreateCudaStream());
+    SK_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(nullptr));
     cudaEvent_t event = nullptr;
     SK_CUDA_RETURN_IF_ERROR(
         cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
@@ -95,9 +99,13 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
       handle_->Abort();
       // Freeing waits for the device, which kernels of a borrowed ncclComm_t
       // may keep busy.
-      if (!handle_->owned()) (void)staging_.release();
+      if (!handle_->owned()) {
+        (void)staging_.release();
+        (void)abort_.release();
+      }
     }
     staging_.reset();
+    abort_.reset();
     watched_ = CudaEvent();
     stream_ = CudaStream();
   }
@@ -159,7 +167,7 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
   }
 
   const uint32_t* abort_word() const override {
-    return abort_.device_address();
+    return static_cast<const uint32_t*>(abort_->device());
   }
   std::string MailboxObstacle() const override {
     return NcclMailboxObstacle(*handle_);
@@ -167,12 +175,18 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
   absl::StatusOr<std::unique_ptr<MailboxMemory>> MakeMailboxes(
       uint32_t capacity) override {
     if (!broken_.ok()) return broken_;
-    return MakeNcclMailboxes(handle_, this, capacity);
+    auto made = MakeNcclMailboxes(handle_, this, capacity);
+    if (absl::IsDeadlineExceeded(made.status())) {
+      return GiveUp(made.status(), /*running=*/true);
+    }
+    return made;
   }
 
  private:
   explicit NcclCommunicator(std::shared_ptr<NcclHandle> handle)
-      : handle_(std::move(handle)), staging_(std::make_unique<Staging>()) {}
+      : handle_(std::move(handle)),
+        abort_(std::make_unique<Staging>()),
+        staging_(std::make_unique<Staging>()) {}
 
   absl::Status Reduce(const void* send, void* receive, size_t count,
                       ncclDataType_t type, Stream stream,
@@ -182,7 +196,11 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
                       AsCudaStream(stream));
     if (absl::Status status = handle_->Await(result, "ncclAllReduce");
         !status.ok()) {
-      return GiveUp(std::move(status), /*running=*/true);
+      return GiveUp(
+          absl::Status(status.code(),
+                       absl::StrCat(DescribeReduction(what, sequence_, count),
+                                    ": ", status.message())),
+          /*running=*/true);
     }
     ++sequence_;
     if (watching_) return absl::OkStatus();
@@ -268,12 +286,18 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
             handle_->owned() ? "" : ": abort the borrowed ncclComm_t"));
   }
 
+  std::string DescribeReduction(absl::string_view what, uint64_t sequence,
+                                size_t count) const {
+    return absl::StrCat(what, ": NCCL reduction ", sequence, " of ", count,
+                        " words on rank ", rank(), " of ", size());
+  }
+
   absl::Status Overdue() const {
     return absl::DeadlineExceededError(absl::StrCat(
-        watched_name_, ": NCCL reduction ",
-        watching_ ? watched_sequence_ : sequence_, " of ", watched_count_,
-        " words on rank ", rank(), " of ", size(), " was not done within ",
-        absl::FormatDuration(handle_->deadline()),
+        DescribeReduction(watched_name_,
+                          watching_ ? watched_sequence_ : sequence_,
+                          watched_count_),
+        " was not done within ", absl::FormatDuration(handle_->deadline()),
         ": another rank did not come"));
   }
 
@@ -281,13 +305,31 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
   absl::Status GiveUp(absl::Status status, bool running) {
     if (!broken_.ok()) return broken_;
     broken_ = std::move(status);
-    abort_.Store(0, 1);  // before its kernels end and what follows them begins
+    RaiseAbortWord();  // before its kernels end and what follows them begins
     if (running) handle_->Abort();
     return broken_;
   }
 
+  // By a copy beside the kernels that run. Where that fails the device is lost,
+  // and nothing that is queued will run.
+  void RaiseAbortWord() {
+    absl::StatusOr<CudaDeviceGuard> guard =
+        CudaDeviceGuard::Enter(handle_->device());
+    const AskDuringCapture ask;
+    (void)cudaMemcpyAsync(abort_->device(), abort_->host(), sizeof(uint32_t),
+                          cudaMemcpyHostToDevice, abort_stream_.get());
+    const absl::Time end = absl::Now() + kAfterwards;
+    Pause pause;
+    while (cudaStreamQuery(abort_stream_.get()) == cudaErrorNotReady &&
+           absl::Now() < end) {
+      pause();
+    }
+    (void)cudaGetLastError();
+  }
+
   const std::shared_ptr<NcclHandle> handle_;
-  MappedWords abort_;
+  std::unique_ptr<Staging> abort_;  // one word
+  CudaStream abort_stream_;
   CudaStream stream_;
   std::unique_ptr<Staging> staging_;
   absl::Status broken_;

@@ -5,17 +5,15 @@
 //
 // Three ways to get one:
 //   * BorrowNcclCommunicator: over the ncclComm_t that the stack already has.
-//   It
-//     is used between the stack's own calls, in the same order on every rank,
-//     is never aborted or destroyed, and must outlive the communicator.
+//     It is used between the stack's own calls, in the same order on every
+//     rank, is never aborted or destroyed, and must outlive the communicator.
 //   * CreateNcclCommunicator: a new one, from a unique id that the stack hands
 //     to all ranks. It is non-blocking, so that a rank that never comes cannot
 //     hang this one; NCCL then starts a thread for each reduction that is
 //     queued eagerly, which costs the host some tens of microseconds (not in a
 //     graph, and not where one kernel exchanges).
 //   * CreateNcclCommunicatorFromLauncher (amax/nccl_launcher.h): a new one,
-//   from
-//     the variables that torchrun and its like set.
+//     from the variables that torchrun and its like set.
 //
 // Words of host memory are reduced through the GPU, and the call waits; words
 // of device memory are reduced in place on the caller's stream, and it does

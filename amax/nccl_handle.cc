@@ -19,15 +19,17 @@ constexpr absl::Duration kGoodbye = absl::Seconds(5);
 // after `limit`.
 ncclResult_t Settle(ncclComm_t comm, ncclResult_t result,
                     absl::Duration limit) {
+  if (result != ncclSuccess && result != ncclInProgress) return result;
   const absl::Time end = absl::Now() + limit;
   Pause pause;
-  while (result == ncclInProgress && absl::Now() < end) {
+  // A call may have returned ncclSuccess and go on in the background.
+  do {
     if (ncclCommGetAsyncError(comm, &result) != ncclSuccess) {
       return ncclInternalError;
     }
-    if (result != ncclInProgress) break;
+    if (result != ncclInProgress) return result;
     pause();
-  }
+  } while (absl::Now() < end);
   return result;
 }
 
@@ -109,10 +111,8 @@ NcclHandle::~NcclHandle() {
 }
 
 absl::Status NcclHandle::Await(ncclResult_t result, absl::string_view call) {
+  if (owned_) result = Settle(comm_, result, deadline_);
   if (result != ncclInProgress) return NcclStatus(result, call, comm_);
-  result = Settle(comm_, result, deadline_);
-  if (result != ncclInProgress) return NcclStatus(result, call, comm_);
-  Abort();
   return absl::DeadlineExceededError(
       absl::StrCat(call, ": the other ranks did not come within ",
                    absl::FormatDuration(deadline_)));

@@ -46,7 +46,9 @@ class NcclHandle {
   // Null after Abort.
   ncclComm_t get() const { return comm_; }
 
-  // Waits for a call that returned `result` to be in effect.
+  // Waits, at most the deadline, until a call that returned `result` is in
+  // effect: only then may the next one be made. DeadlineExceeded leaves the
+  // communicator for the caller to abort.
   absl::Status Await(ncclResult_t result, absl::string_view call);
   // What went wrong in the background, or OkStatus.
   absl::Status AsyncError();

@@ -25,7 +25,8 @@ class NcclMailboxMemory : public MailboxMemory {
         CudaDeviceGuard::Enter(handle_->device());
     // A communicator that was aborted has taken its windows with it.
     if (window_ != nullptr && handle_->get() != nullptr) {
-      (void)ncclCommWindowDeregister(handle_->get(), window_);
+      (void)handle_->Await(ncclCommWindowDeregister(handle_->get(), window_),
+                           "ncclCommWindowDeregister");
     }
     if (memory_ != nullptr) (void)ncclMemFree(memory_);
   }

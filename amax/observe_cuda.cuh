@@ -39,7 +39,8 @@ __device__ __forceinline__ uint32_t WarpMax(uint32_t bits) {
 
 // The maximum over the block, in thread 0 of it; others get a partial one. All
 // threads of a one-dimensional block of at most 1024, a multiple of 32, call
-// it. It synchronizes.
+// it. It synchronizes once; before a second call in the same kernel the caller
+// does (__syncthreads).
 __device__ __forceinline__ uint32_t BlockMax(uint32_t bits) {
   __shared__ uint32_t warp_max[32];
   bits = WarpMax(bits);
@@ -48,7 +49,6 @@ __device__ __forceinline__ uint32_t BlockMax(uint32_t bits) {
   if (lane == 0) warp_max[warp] = bits;
   __syncthreads();
   if (warp == 0) bits = WarpMax(lane < blockDim.x / 32 ? warp_max[lane] : 0u);
-  __syncthreads();  // warp_max may be used again
   return bits;
 }
 
@@ -67,6 +67,7 @@ __device__ __forceinline__ void ObserveBlock(const SlotView& slot,
                                              uint32_t amax_bits) {
   amax_bits = BlockMax(amax_bits);
   if (threadIdx.x == 0) RaiseWord(slot.amax, amax_bits);
+  __syncthreads();  // it may be called again
 }
 
 }  // namespace scalekeeper::device

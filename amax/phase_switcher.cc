@@ -116,6 +116,7 @@ void PhaseSwitcher::PlaceMessages(int phase) {
     descriptor.group = table_->group(phase, table_->arena_slots()[i]);
     GroupDescriptor& group = view.group_descriptors[descriptor.group];
     const uint32_t position = group.members++;
+    descriptor.message_position = position;
     descriptor.message_index = group.message_offset + position;
     if (descriptor.amax_index != group.amax_offset + position) group.direct = 0;
   }
@@ -166,9 +167,7 @@ bool PhaseSwitcher::Revert() {
     const Backup& backup = backups_[i];
     const bool same_window = SameWindow(backup.descriptor, view.descriptors[i]);
     view.descriptors[i] = backup.descriptor;
-    const uint32_t non_finite_steps = view.histories[i].non_finite_steps;
     view.histories[i] = backup.history;
-    view.histories[i].non_finite_steps = non_finite_steps;  // ClearFlags stands
     SetScale(view, i, backup.scale);
     view.measure[i] = backup.measure;
     rings_[i] = backup.ring;

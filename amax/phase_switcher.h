@@ -2,9 +2,10 @@
 //
 // A change of phase rewrites every slot's descriptor and the places in the
 // groups' messages, never an address. What happens to a slot's window and scale
-// is ChangeSlot of amax/update.h. A slot that is not `delayed` in a phase keeps
-// its window and scale for later, is in its group's message with 0, and is not
-// updated.
+// is ChangeSlot of amax/update.h. A slot that is not `delayed` in a phase, but
+// in another, keeps its window and scale for later and its place in its group's
+// message: with its amax when it is watched (`current`: inf and NaN raise the
+// flag on all ranks), else with 0. A slot that is never delayed is in no group.
 //
 // Until the next update completes, a switch can be reverted exactly: several
 // switches between two updates have the effect of the last one alone.

@@ -33,8 +33,11 @@
 // a slot keeps its scale and the newest amaxes of its window; margin, algorithm
 // and group count from the next update on. If the format changes, the scale is
 // made anew from the window at once, or, when that is empty, first_step decides
-// as for a new slot. A slot that is not `delayed` in a phase observes nothing,
-// contributes 0 and keeps scale and window for later.
+// as for a new slot. A slot that is not `delayed` in a phase keeps scale and
+// window for later. With `current` scaling it is watched: it observes, and when
+// it is delayed in another phase it stays in its group, so that an inf or NaN
+// raises its flag on all ranks; one that is never delayed is not reduced and
+// raises its flag on this rank alone. Otherwise it contributes 0.
 //
 // On a GPU a step is queued: EndStep returns before it has run, and can be
 // captured in a CUDA graph, the first one included. Its Status covers what is
@@ -123,7 +126,8 @@ class RecipeState {
 
   // Declares a linear layer (three slots), or one more slot (an attention's s,
   // o, dp): it takes the policy that `module` gets for `role`, and is called
-  // "module/name". InvalidArgument on an empty or repeated name.
+  // "module/name". InvalidArgument on an empty or repeated name, or one with
+  // control characters.
   absl::StatusOr<ModuleSlots> AddModule(absl::string_view module);
   absl::StatusOr<SlotId> AddSlot(absl::string_view module,
                                  absl::string_view name, Role role);

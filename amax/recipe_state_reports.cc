@@ -45,7 +45,7 @@ absl::Status RecipeState::Check(Stream stream) const {
   }
   std::vector<std::string> slots;
   for (uint32_t i = 0; i < view.slots; ++i) {
-    const uint32_t times = view.histories[i].non_finite_steps;
+    const uint32_t times = view.non_finite_steps[i];
     if (times == 0) continue;
     slots.push_back(
         absl::StrCat("\"", rep.table.name(rep.table.arena_slots()[i]), "\" (",
@@ -67,7 +67,7 @@ absl::StatusOr<std::vector<std::string>> RecipeState::NonFiniteSlots(
   std::vector<std::string> names;
   const ArenaView& view = rep_->arena->view();
   for (uint32_t i = 0; i < view.slots; ++i) {
-    if (view.histories[i].non_finite_steps != 0) {
+    if (view.non_finite_steps[i] != 0) {
       names.push_back(rep_->table.name(rep_->table.arena_slots()[i]));
     }
   }
@@ -133,19 +133,12 @@ absl::StatusOr<std::vector<uint32_t>> RecipeState::Window(SlotId slot,
   SlotHistory history;
   SK_RETURN_IF_ERROR(CopyToHost(device, &history, view.histories + index,
                                 sizeof(history), stream));
-  // The ring without the gaps between its chunks.
+  // From this slot's first word to its last, those of its neighbours between.
   RingView ring = RingOf(view, descriptor);
-  const size_t chunk = size_t{1} << ring.chunk_log2;
-  const size_t chunks = ChunkCount(ring.len, ring.chunk_log2);
-  std::vector<uint32_t> words(chunk * chunks);
-  for (size_t c = 0; c < chunks; ++c) {
-    SK_RETURN_IF_ERROR(Copy(device, words.data() + c * chunk,
-                            ring.words + c * ring.chunk_stride,
-                            chunk * sizeof(uint32_t), stream));
-  }
-  SK_RETURN_IF_ERROR(Synchronize(device, stream));
+  std::vector<uint32_t> words((size_t{ring.len} - 1) * kRingStride + 1);
+  SK_RETURN_IF_ERROR(CopyToHost(device, words.data(), ring.words,
+                                words.size() * sizeof(uint32_t), stream));
   ring.words = words.data();
-  ring.chunk_stride = static_cast<uint32_t>(chunk);
   std::vector<uint32_t> window;
   for (uint32_t age = history.count; age-- > 0;) {
     window.push_back(ring.at(PositionOfAge(ring, history, age)));

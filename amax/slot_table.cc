@@ -7,12 +7,26 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "amax/natural_order.h"
 #include "base/status_macros.h"
 
 namespace scalekeeper {
 namespace {
+
+// Names are lines and fields of the text that ranks compare.
+absl::Status CheckName(absl::string_view call, absl::string_view what,
+                       absl::string_view name) {
+  const bool control = std::any_of(name.begin(), name.end(), [](char c) {
+    return absl::ascii_iscntrl(static_cast<unsigned char>(c));
+  });
+  if (!control) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(call, ": got ", what, " \"", absl::CHexEscape(name),
+                   "\", want a name without control characters"));
+}
 
 bool InSomePhase(Scaling scaling, const std::vector<Policy>& policies) {
   return std::any_of(policies.begin(), policies.end(),
@@ -48,6 +62,7 @@ absl::StatusOr<int32_t> SlotTable::AddModule(absl::string_view module) {
     return absl::InvalidArgumentError(
         "AddModule: got an empty name, want the module's name");
   }
+  SK_RETURN_IF_ERROR(CheckName("AddModule", "module", module));
   const auto known = module_index_.find(module);
   if (known != module_index_.end() && is_layer_[known->second]) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -76,6 +91,9 @@ absl::StatusOr<int32_t> SlotTable::AddSlot(absl::string_view module,
         absl::StrCat("AddSlot: got module \"", module, "\", name \"", name,
                      "\", want neither to be empty"));
   }
+  SK_RETURN_IF_ERROR(CheckName("AddSlot", "module", module));
+  SK_RETURN_IF_ERROR(CheckName(
+      "AddSlot", absl::StrCat("for module \"", module, "\" name"), name));
   std::string full = absl::StrCat(module, "/", name);
   if (slot_names_.contains(full)) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -17,8 +17,7 @@
 // Control words after the amaxes of a message:
 //   [0]     1 when a rank wants the step dropped: one rank drops it for all
 //   [1, 2]  low and high half of h, a hash of step, phase and all scales; a
-//   rank
-//           keeps its own behind its observations (PrepareControl)
+//           rank keeps its own behind its observations (PrepareControl)
 //   [3, 4]  the same of ~h
 // After a max over ranks, [1, 2] equal h and [3, 4] equal ~h on a rank only if
 // every rank sent the same h. Where they differ the ranks have drifted apart
@@ -57,11 +56,6 @@ SK_HOST_DEVICE inline uint64_t ScaleHash(uint32_t position, float scale) {
          kScaleHashMask;
 }
 
-SK_HOST_DEVICE inline uint32_t MessagePosition(const ArenaView& arena,
-                                               const SlotDescriptor& d) {
-  return d.message_index - arena.group_descriptors[d.group].message_offset;
-}
-
 // What all ranks of the group must agree on before an update.
 SK_HOST_DEVICE inline uint64_t AgreementHash(uint64_t scale_hash, int64_t step,
                                              int64_t phase) {
@@ -82,17 +76,22 @@ SK_HOST_DEVICE inline uint32_t* ControlWords(const ArenaView& arena,
   return arena.messages + d.message_offset + d.members;
 }
 
+// `own` is OwnControl of the group.
+SK_HOST_DEVICE inline void WriteControl(uint32_t* own, uint64_t scale_hash,
+                                        int64_t step, int64_t phase) {
+  const uint64_t hash = AgreementHash(scale_hash, step, phase);
+  own[0] = 0;
+  own[1] = static_cast<uint32_t>(hash);
+  own[2] = static_cast<uint32_t>(hash >> 32);
+  own[3] = ~static_cast<uint32_t>(hash);
+  own[4] = ~static_cast<uint32_t>(hash >> 32);
+}
+
 // After every change of scales, step or phase.
 SK_HOST_DEVICE inline void PrepareControl(const ArenaView& arena,
                                           uint32_t group, uint64_t scale_hash,
                                           int64_t step, int64_t phase) {
-  const uint64_t hash = AgreementHash(scale_hash, step, phase);
-  uint32_t* own = OwnControl(arena, group);
-  own[0] = 0;
-  own[1] = static_cast<uint32_t>(hash);
-  own[2] = static_cast<uint32_t>(hash >> 32);
-  own[3] = ~own[1];
-  own[4] = ~own[2];
+  WriteControl(OwnControl(arena, group), scale_hash, step, phase);
 }
 
 SK_HOST_DEVICE inline void PackSlot(const ArenaView& arena, uint32_t slot) {
@@ -130,6 +129,8 @@ SK_HOST_DEVICE inline void SetScale(const ArenaView& arena, uint32_t slot,
 }
 
 // A slot before an update, and what its push needs besides the reduced amax.
+// Loaded in two rounds: LoadSlot needs nothing but the slot's index, PlanSlot
+// what LoadSlot found.
 struct SlotWork {
   SlotDescriptor descriptor;
   SlotHistory history;
@@ -145,17 +146,18 @@ SK_HOST_DEVICE inline SlotWork LoadSlot(const ArenaView& arena, uint32_t slot) {
   work.history = arena.histories[slot];
   work.scale = arena.scale[slot];
   work.measure = arena.measure[slot];
-  const SlotDescriptor& d = work.descriptor;
-  work.amax = arena.amax[d.amax_index];
-  if (d.enabled) {
-    const RingView ring = RingOf(arena, d);
-    if (d.algo == AmaxComputeAlgo::kMax) {
-      work.plan = PlanPush(ring, work.history);
-    } else if (work.history.count == ring.len) {
-      work.plan.evicted = ring.at(work.history.cursor);
-    }
-  }
   return work;
+}
+
+SK_HOST_DEVICE inline void PlanSlot(const ArenaView& arena, SlotWork* work) {
+  const SlotDescriptor& d = work->descriptor;
+  if (!d.enabled) return;
+  const RingView ring = RingOf(arena, d);
+  if (d.algo == AmaxComputeAlgo::kMax) {
+    work->plan = PlanPush(ring, work->history);
+  } else if (work->history.count == ring.len) {
+    work->plan.evicted = ring.at(work->history.cursor);
+  }
 }
 
 SK_HOST_DEVICE inline SlotUndo& UndoRecord(const ArenaView& arena,
@@ -170,67 +172,65 @@ SK_HOST_DEVICE inline float UpdateSlot(const ArenaView& arena, uint32_t slot,
                                        const SlotWork& work, uint32_t reduced,
                                        bool skip, uint32_t sequence) {
   const SlotDescriptor& d = work.descriptor;
-  SlotHistory history = work.history;
   SlotUndo undo;
   undo.scale = work.scale;
-  undo.measure = work.measure;
   undo.amax = work.amax;
-  undo.cursor = history.cursor;
-  undo.count = history.count;
-  undo.non_finite_steps = history.non_finite_steps;
+  if (work.measure != 0) undo.flags |= SlotUndo::kMeasured;
 
   float scale = work.scale;
   const bool observed = (d.enabled || d.watched) && !skip && reduced != 0;
   bool push = d.enabled && observed;
   if (observed && IsNonFiniteAmax(reduced)) {
-    ++history.non_finite_steps;
-    arena.histories[slot] = history;
-  }
-  if (push && IsNonFiniteAmax(reduced)) {
-    push = d.non_finite == NonFiniteAmax::kFreeze;
-    if (d.non_finite == NonFiniteAmax::kBackOff) scale = BackedOffScale(scale);
+    ++arena.non_finite_steps[slot];
+    undo.flags |= SlotUndo::kNonFinite;
+    if (push && d.non_finite == NonFiniteAmax::kBackOff) {
+      scale = BackedOffScale(scale);
+    }
+    push = push && d.non_finite == NonFiniteAmax::kFreeze;
   }
   if (push) {
     const RingView ring = RingOf(arena, d);
+    SlotHistory history = work.history;
     uint32_t selected = reduced;
     undo.evicted = work.plan.evicted;
+    undo.flags |= SlotUndo::kPushed;
+    if (history.count != ring.len) undo.flags |= SlotUndo::kGrew;
     if (d.algo == AmaxComputeAlgo::kMax) {
       selected = PushPlanned(ring, work.plan, history, reduced);
     } else {
       (void)Push(ring, history, reduced);
     }
+    arena.histories[slot] = history;
     if (!IsNonFiniteAmax(selected)) {
       scale = ScaleFromAmax(FloatFromBits(selected), d.format_max, d.margin);
-      arena.measure[slot] = 0;
+      if (work.measure != 0) arena.measure[slot] = 0;
     }
   }
-  if (d.enabled && observed) {
-    arena.histories[slot] = history;
+  if (BitsFromFloat(scale) != BitsFromFloat(work.scale)) {
     SetScale(arena, slot, scale);
   }
   UndoRecord(arena, slot, sequence) = undo;
-  arena.amax[d.amax_index] = 0;
+  if (work.amax != 0) arena.amax[d.amax_index] = 0;
   return scale;
 }
 
-// Back to before the update that began at `sequence`. `amax` is what the slot
-// has observed then: 0 drops it.
+// Back to before the update that began at `sequence`, the last one that changed
+// the slot. `amax` is what the slot has observed then: 0 drops it.
 SK_HOST_DEVICE inline void UndoSlot(const ArenaView& arena, uint32_t slot,
                                     uint32_t sequence, uint32_t amax) {
   const SlotUndo& undo = UndoRecord(arena, slot, sequence);
   const SlotDescriptor& d = arena.descriptors[slot];
-  SlotHistory& history = arena.histories[slot];
-  const RingView ring = RingOf(arena, d);
-  const bool pushed =
-      history.cursor != undo.cursor || history.count != undo.count;
-  // With N = 1 a push moves neither, but then `evicted` is not 0.
-  if (pushed || undo.evicted != 0) ring.at(undo.cursor) = undo.evicted;
-  history.cursor = undo.cursor;
-  history.count = undo.count;
-  history.non_finite_steps = undo.non_finite_steps;
-  RebuildMaxima(ring, history);
+  if (undo.flags & SlotUndo::kPushed) {
+    const RingView ring = RingOf(arena, d);
+    SlotHistory& history = arena.histories[slot];
+    history.cursor = (history.cursor == 0 ? ring.len : history.cursor) - 1;
+    if (undo.flags & SlotUndo::kGrew) --history.count;
+    ring.at(history.cursor) = undo.evicted;
+    RebuildMaxima(ring, history);
+  }
+  if (undo.flags & SlotUndo::kNonFinite) --arena.non_finite_steps[slot];
   SetScale(arena, slot, undo.scale);
-  arena.measure[slot] = undo.measure;
+  arena.measure[slot] = undo.flags & SlotUndo::kMeasured ? 1 : 0;
   arena.amax[d.amax_index] = amax;
 }
 

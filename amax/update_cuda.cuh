@@ -6,9 +6,13 @@
 // atomic per block and group counts it and adds its part of scale_hash, so that
 // no block waits for another and no fence is needed.
 //
-// A block that finds the step given up (StepGuard::abort, an expired deadline)
-// does not arrive: then nothing is committed, later steps do nothing, and the
-// host undoes the blocks that were faster (RepairSlotsHost).
+// A block that finds the step given up (StepGuard::abort, which block 0 alone
+// looks at; an expired deadline) does not arrive:
+// then nothing is committed, later steps do nothing, and the host undoes the
+// blocks that went on (RepairSlotsHost).
+//
+// Loads come in as few rounds as possible, each of independent loads: a round
+// costs about 0.6 us, more than all the arithmetic of a step.
 #ifndef SCALEKEEPER_AMAX_UPDATE_CUDA_CUH_
 #define SCALEKEEPER_AMAX_UPDATE_CUDA_CUH_
 
@@ -25,13 +29,19 @@ inline constexpr uint32_t kStepThreads = kBlockSlots + 32;
 
 // Per group: what the block found out, then its part of scale_hash.
 struct BlockShared {
-  unsigned long long hash[kMaxGroups];
+  // The sum of the low and of the high 24 bits of each hash.
+  uint32_t hash_low[kMaxGroups];
+  uint32_t hash_high[kMaxGroups];
   uint32_t skip[kMaxGroups / 32];
   uint32_t disagree[kMaxGroups / 32];
   uint32_t any_disagree;
   uint32_t any_skip;
   uint32_t stopped;
 
+  __device__ uint64_t Hash(uint32_t group) const {
+    return (hash_low[group] + (uint64_t{hash_high[group]} << 24)) &
+           kScaleHashMask;
+  }
   __device__ bool Skips(uint32_t group) const {
     return (skip[group >> 5] >> (group & 31)) & 1;
   }
@@ -47,6 +57,34 @@ __device__ __forceinline__ uint32_t SlotOfThread() {
   return blockIdx.x * kBlockSlots + threadIdx.x;
 }
 
+// Before a kernel touches memory that work before it in the stream wrote: with
+// LaunchStep its blocks are placed while that work ends.
+__device__ __forceinline__ void WaitForEarlierWork() {
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+}
+
+// Queues `kernel` with kStepThreads threads per block.
+template <typename... Params, typename... Args>
+cudaError_t LaunchStep(void (*kernel)(Params...), int device, uint32_t blocks,
+                       cudaStream_t stream, Args... args) {
+  int major = 0;
+  const cudaError_t error =
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (error != cudaSuccess) return error;
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(kStepThreads);
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = major >= 9 ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, Params(args)...);
+}
+
 __device__ __forceinline__ uint32_t LoadVolatile(const uint32_t* word) {
   return *static_cast<const volatile uint32_t*>(word);
 }
@@ -60,7 +98,10 @@ __device__ __forceinline__ void Report(const StepGuard& guard, int word) {
 __device__ __forceinline__ void ClearShared(uint32_t groups,
                                             BlockShared* shared) {
   const uint32_t lane = threadIdx.x & 31u;
-  for (uint32_t g = lane; g < groups; g += 32) shared->hash[g] = 0;
+  for (uint32_t g = lane; g < groups; g += 32) {
+    shared->hash_low[g] = 0;
+    shared->hash_high[g] = 0;
+  }
   if (lane < kMaxGroups / 32) {
     shared->skip[lane] = 0;
     shared->disagree[lane] = 0;
@@ -71,6 +112,12 @@ __device__ __forceinline__ void ClearShared(uint32_t groups,
     shared->stopped = 0;
   }
   __syncwarp();
+}
+
+// Of the group that ArriveAndCommit gives the lane first: asked for early.
+__device__ __forceinline__ uint32_t LoadControlOffset(const ArenaView& arena) {
+  const uint32_t lane = threadIdx.x & 31u;
+  return lane < arena.groups ? arena.group_descriptors[lane].control_offset : 0;
 }
 
 // One thread of a block that gives the step up.
@@ -86,16 +133,20 @@ __device__ __forceinline__ void Fail(const ArenaView& arena,
 __device__ __forceinline__ void SumHashes(bool has_slot, uint32_t group,
                                           uint64_t hash, BlockShared* shared) {
   if (!InControlWarp() && __any_sync(0xFFFFFFFFu, has_slot)) {
+    const uint32_t low = has_slot ? static_cast<uint32_t>(hash) & 0xFFFFFFu : 0;
+    const uint32_t high = has_slot ? static_cast<uint32_t>(hash >> 24) : 0;
     // Slots are consecutive: lane 0 has one if any lane has.
     const uint32_t first = __shfl_sync(0xFFFFFFFFu, group, 0);
     if (__all_sync(0xFFFFFFFFu, !has_slot || group == first)) {
-      unsigned long long sum = has_slot ? hash : 0;
-      for (int offset = 16; offset > 0; offset >>= 1) {
-        sum += __shfl_down_sync(0xFFFFFFFFu, sum, offset);
+      const uint32_t low_sum = __reduce_add_sync(0xFFFFFFFFu, low);
+      const uint32_t high_sum = __reduce_add_sync(0xFFFFFFFFu, high);
+      if ((threadIdx.x & 31u) == 0) {
+        atomicAdd(&shared->hash_low[first], low_sum);
+        atomicAdd(&shared->hash_high[first], high_sum);
       }
-      if ((threadIdx.x & 31u) == 0) atomicAdd(&shared->hash[first], sum);
     } else if (has_slot) {
-      atomicAdd(&shared->hash[group], static_cast<unsigned long long>(hash));
+      atomicAdd(&shared->hash_low[group], low);
+      atomicAdd(&shared->hash_high[group], high);
     }
   }
   __syncthreads();
@@ -103,30 +154,34 @@ __device__ __forceinline__ void SumHashes(bool has_slot, uint32_t group,
 
 // By the control warp, after SumHashes. `step` is the state at the kernel's
 // beginning, `exchanged` says whether the step used up an epoch.
-__device__ __forceinline__ void ArriveAndCommit(const ArenaView& arena,
-                                                const StepGuard& guard,
-                                                const StepState& step,
-                                                bool exchanged,
-                                                const BlockShared& shared) {
+// `control_offset` is that of the lane's first group.
+__device__ __forceinline__ void ArriveAndCommit(
+    const ArenaView& arena, const StepGuard& guard, const StepState& step,
+    bool exchanged, uint32_t control_offset, const BlockShared& shared) {
   const bool applied = shared.any_disagree == 0;
   const uint32_t lane = threadIdx.x & 31u;
   if (lane == 0 && applied) {
     arena.block_sequences[blockIdx.x] = step.sequence + 1;
   }
   for (uint32_t g = lane; g < arena.groups; g += 32) {
-    const unsigned long long before =
-        atomicAdd(reinterpret_cast<unsigned long long*>(arena.arrivals + g),
-                  (shared.hash[g] << 16) + 1);
-    if ((before & 0xFFFFu) != gridDim.x - 1) continue;
-    arena.arrivals[g] = 0;
+    uint64_t hash = shared.Hash(g);
+    if (gridDim.x > 1) {
+      const unsigned long long before =
+          atomicAdd(reinterpret_cast<unsigned long long*>(arena.arrivals + g),
+                    (static_cast<unsigned long long>(hash) << 16) + 1);
+      if ((before & 0xFFFFu) != gridDim.x - 1) continue;
+      arena.arrivals[g] = 0;
+      hash = ((before >> 16) + hash) & kScaleHashMask;
+    }
     GroupState& group = arena.group_states[g];
+    uint32_t* const own =
+        g < 32 ? arena.amax + control_offset : OwnControl(arena, g);
     if (applied) {
-      const uint64_t hash = ((before >> 16) + shared.hash[g]) & kScaleHashMask;
       group.scale_hash = hash;
       group.skipped = shared.Skips(g) ? 1 : 0;
-      PrepareControl(arena, g, hash, step.step + 1, step.phase);
+      WriteControl(own, hash, step.step + 1, step.phase);
     } else {
-      OwnControl(arena, g)[0] = 0;
+      own[0] = 0;
       if (shared.Disagrees(g)) group.ranks_disagree = 1;
     }
     if (g != 0) continue;

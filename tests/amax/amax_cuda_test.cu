@@ -283,9 +283,11 @@ TEST_F(AmaxCudaTest, ThePartsOfAStepGiveTheSame) {
 
 TEST_F(AmaxCudaTest, PhasesSwitchAsOnTheHost) {
   const auto phase = [](int from, const std::string& delayed,
-                        const std::string& format) {
-    return absl::StrCat("phase { from_step: ", from, " all { format: ", format,
-                        " delayed { ", delayed, " } } }\n");
+                        const std::string& grad_format) {
+    return absl::StrCat("phase { from_step: ", from,
+                        " all { format: E4M3 delayed { ", delayed,
+                        " } } grad { format: ", grad_format, " delayed { ",
+                        delayed, " } } }\n");
   };
   Twins twins(
       absl::StrCat("defaults { all { format: E4M3 delayed { amax_history_len: "
@@ -476,8 +478,8 @@ TEST_F(AmaxCudaTest, AddressesAndTheCurrentDeviceStay) {  // H8
   RecipeStateOptions options;
   options.device = Device::Cuda(GpuCount() - 1);
   OneModule m(DelayedRecipe("",
-                            "phase { from_step: 2 all { format: E5M2 "
-                            "delayed { amax_history_len: 3 } } }"),
+                            "phase { from_step: 2 all { format: E4M3 "
+                            "delayed { amax_history_len: 3 margin: 1 } } }"),
               options);
   ASSERT_THAT(m.Freeze(), IsOk());
   const SlotView before = m.state->View(m.slots.input);
@@ -486,7 +488,7 @@ TEST_F(AmaxCudaTest, AddressesAndTheCurrentDeviceStay) {  // H8
     ASSERT_THAT(m.state->EndStep(Stream{}), IsOk());
   }
   ASSERT_THAT(m.state->Check(Stream{}), IsOk());
-  EXPECT_EQ(m.Scale(), 28672);
+  EXPECT_EQ(m.Scale(), 112);
   const SlotView after = m.state->View(m.slots.input);
   EXPECT_EQ(before.amax, after.amax);
   EXPECT_EQ(before.scale, after.scale);

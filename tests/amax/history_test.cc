@@ -28,12 +28,11 @@ struct TestRing {
   TestRing(uint32_t len, uint32_t capacity, uint32_t start = 0) {
     const uint8_t log2 = ChunkLog2(capacity);
     const uint32_t chunks = ChunkCount(capacity, log2);
-    stride = (1u << log2) + 3;  // neighbours' words lie between the chunks
-    words.assign(size_t{chunks} * stride, kPoison);
-    chunk_maxima.assign(chunks, 0);
-    suffix_maxima.assign(size_t{1} << log2, 0);
-    ring = {words.data(),        stride, log2, len, chunk_maxima.data(),
-            suffix_maxima.data()};
+    // Neighbours' words lie between.
+    words.assign(size_t{capacity} * kRingStride, kPoison);
+    chunk_maxima.assign(size_t{chunks} * kRingStride, 0);
+    suffix_maxima.assign(kRingStride << log2, 0);
+    ring = {words.data(), chunk_maxima.data(), suffix_maxima.data(), log2, len};
     history.cursor = start;
   }
 
@@ -46,7 +45,6 @@ struct TestRing {
   }
 
   static constexpr uint32_t kPoison = 0xFFFFFFFFu;
-  uint32_t stride;
   std::vector<uint32_t> words, chunk_maxima, suffix_maxima;
   RingView ring;
   SlotHistory history;

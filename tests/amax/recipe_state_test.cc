@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/amax/state_testing.h"
@@ -340,6 +342,16 @@ TEST(RecipeStateTest, MisuseIsNamed) {
   ASSERT_THAT(state->AddModule("fc1"), IsOk());
   EXPECT_THAT(state->AddModule("fc1"),
               StatusIs(kInvalidArgument, HasSubstr("\"fc1\" was added")));
+  // They are lines and fields of what ranks compare.
+  for (absl::string_view control : {"\t", "\n", "\r", "\x7f"}) {
+    EXPECT_THAT(state->AddModule(absl::StrCat("fc", control, "9")),
+                StatusIs(kInvalidArgument, HasSubstr("module \"fc\\")));
+    EXPECT_THAT(
+        state->AddSlot("fc1", absl::StrCat("s", control), Role::kInput),
+        StatusIs(kInvalidArgument, HasSubstr("for module \"fc1\" name")));
+  }
+  EXPECT_THAT(state->AddModule(absl::string_view("fc\0001", 4)),
+              StatusIs(kInvalidArgument, HasSubstr("control characters")));
   EXPECT_THAT(state->AddSlot("fc1", "", Role::kInput),
               StatusIs(kInvalidArgument, HasSubstr("empty")));
   EXPECT_THAT(state->AddSlot("fc1", "grad", Role::kGrad),
