@@ -10,7 +10,6 @@
 #include "amax/history.h"
 #include "amax/update.h"
 #include "base/device_memory.h"
-#include "base/status_macros.h"
 
 namespace scalekeeper {
 namespace {
@@ -126,8 +125,15 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
   arena.head_bytes_ = sections.bytes();
   const size_t rings = sections.Add<uint32_t>(ring_words);
 
-  SK_ASSIGN_OR_RETURN(arena.buffer_,
-                      Buffer::Allocate(allocator, sections.bytes()));
+  absl::StatusOr<Buffer> buffer = Buffer::Allocate(allocator, sections.bytes());
+  if (!buffer.ok()) {
+    return absl::Status(
+        buffer.status().code(),
+        absl::StrCat("amax state of ", slots, " slots, ", sections.bytes(),
+                     " bytes on ", Name(allocator->device()), ": ",
+                     buffer.status().message()));
+  }
+  arena.buffer_ = *std::move(buffer);
   std::byte* base = arena.buffer_.as<std::byte>();
   ArenaView& view = arena.view_;
   const auto at = [&](size_t offset, auto*& pointer) {
