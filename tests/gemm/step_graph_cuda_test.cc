@@ -205,6 +205,7 @@ void ExpectSame(Layer& replayed, Layer& eager, int step) {
   }
 }
 
+// Of the whole GPU: nobody else may be using it.
 size_t FreeMemory() {
   size_t free = 0, total = 0;
   EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);

@@ -176,7 +176,9 @@ TEST_F(QuantizerCudaTest, ANoopFlagLeavesATensorThatWouldBeMeasured) {
   DeviceBytes device_x(kGpu, x.bytes());
   const TensorView view = OnDevice(x.view(), kGpu, device_x.as<void>());
   DeviceBytes flag = DeviceBytes::Of<uint32_t>(kGpu, 1);
-  QuantizedTensor q = ValueOrDie(rig.quantizer->MakeEmpty(64, 64));
+  DeviceBytes zeros(kGpu, std::vector<uint8_t>(x.bytes().size()));
+  QuantizedTensor q = ValueOrDie(rig.quantizer->Quantize(
+      OnDevice(x.view(), kGpu, zeros.as<void>()), kStream));
   const Result before = ResultOf(rig, q);
   ASSERT_THAT(
       rig.quantizer->QuantizeInto(view, &q, flag.as<uint32_t>(), kStream),
