@@ -5,6 +5,7 @@
 #include "base/cuda/device_guard_cuda.h"
 #include "base/cuda/handles_cuda.h"
 #include "base/cuda/status_cuda.h"
+#include "base/fp8_capability.h"
 #include "base/status_macros.h"
 
 namespace scalekeeper {
@@ -123,11 +124,7 @@ absl::Status ValidateAmaxDevice(int device) {
       &major, cudaDevAttrComputeCapabilityMajor, device));
   SK_CUDA_RETURN_IF_ERROR(cudaDeviceGetAttribute(
       &minor, cudaDevAttrComputeCapabilityMinor, device));
-  if (major * 10 + minor < 89) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "device cuda:", device, ": compute capability ", major, ".", minor,
-        ", want 8.9 or later: older chips have no FP8"));
-  }
+  SK_RETURN_IF_ERROR(CheckHasFp8(Device::Cuda(device), major * 10 + minor));
   // A kernel that is loaded at its first launch cannot be captured then.
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
   cudaFuncAttributes attributes;
