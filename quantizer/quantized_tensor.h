@@ -18,6 +18,7 @@
 #ifndef SCALEKEEPER_QUANTIZER_QUANTIZED_TENSOR_H_
 #define SCALEKEEPER_QUANTIZER_QUANTIZED_TENSOR_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -62,7 +63,7 @@ struct QuantizedTensor {
   std::optional<QuantizedData> row_wise;
   std::optional<QuantizedData> column_wise;
 
-  // Where Quantize finds the tensor's own amax (kernels::AmaxScratch), here so
+  // Where Quantize finds the tensor's own amaxes (QuantizeWorkspace), here so
   // that it allocates nothing. Empty in high precision.
   Buffer workspace;
 
@@ -76,17 +77,23 @@ struct QuantizedTensor {
   }
 };
 
+// Bytes of the codes of a use, whether or not it exists.
+size_t CodeBytes(const QuantizedTensor& tensor, bool column_wise);
+
 // The codes of a use as a view of the original R x C shape, whichever way they
-// lie (the column-wise copy with swapped strides). The use must exist.
+// lie (the column-wise copy with swapped strides). The use must exist. Not for
+// E2M1, whose packed codes no strides describe: take `codes` and `scales` of
+// the use (BlockDecode, CodeRowBytes).
 ConstTensorView RowWiseCodes(const QuantizedTensor& tensor);
 ConstTensorView ColumnWiseCodes(const QuantizedTensor& tensor);
 
-// Uninitialized codes, one scale_inv of 1 per use and the workspace, for
-// per-tensor scaling (kDelayed, kCurrent, and kCustom with FP8 codes) or,
-// without scales, kHighPrecision. InvalidArgument on a negative or absurd
-// extent or without any usage; the allocator's error when there is no memory.
-// What is written is queued on `stream`.
-absl::StatusOr<QuantizedTensor> AllocatePerTensor(int64_t rows, int64_t cols,
+// Uninitialized codes, scales of 1 (tiled ones: 0) as quantizer/scale_grid.h
+// places them, and the workspace. kCustom: FP8 codes and one scale per use.
+// InvalidArgument on a negative or absurd extent, without any usage, or for a
+// column-wise copy with random_hadamard of rows that are no multiple of 16; the
+// allocator's error when there is no memory. What is written is queued on
+// `stream`.
+absl::StatusOr<QuantizedTensor> AllocateQuantized(int64_t rows, int64_t cols,
                                                   const Policy& policy,
                                                   Usages usages, Device device,
                                                   Allocator* allocator,
