@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "base/device_memory.h"
 #include "base/status_macros.h"
 #include "quantizer/kernels.h"
@@ -41,6 +44,24 @@ absl::StatusOr<QuantizedData> AllocateUse(const QuantizedTensor& tensor,
 }
 
 }  // namespace
+
+std::string Usages::ToString() const {
+  std::vector<absl::string_view> on;
+  if (row_wise) on.push_back("row_wise");
+  if (column_wise) on.push_back("column_wise");
+  if (all_gather_column_wise) on.push_back("all_gather_column_wise");
+  return on.empty() ? "none" : absl::StrJoin(on, ", ");
+}
+
+size_t QuantizedTensor::bytes() const {
+  size_t bytes = workspace.size();
+  for (const auto* use : {&row_wise, &column_wise}) {
+    if (!*use) continue;
+    bytes += (*use)->codes.size() + (*use)->scale_inv.size() +
+             (*use)->tensor_scale_inv.size();
+  }
+  return bytes;
+}
 
 ConstTensorView RowWiseCodes(const QuantizedTensor& tensor) {
   return ConstTensorView(BasicTensorView<const void*>::Contiguous(

@@ -18,6 +18,7 @@
 #ifndef SCALEKEEPER_QUANTIZER_QUANTIZED_TENSOR_H_
 #define SCALEKEEPER_QUANTIZER_QUANTIZED_TENSOR_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -32,14 +33,31 @@ namespace scalekeeper {
 
 class Dequantizer;
 
-// Independent flags of intent: what the tensor will be used for.
+// What a tensor will be used for. Intents, not layouts: which buffers serve
+// them is the format's and the device's business.
+enum class Usage {
+  kRowWise,     // GEMMs that contract its columns
+  kColumnWise,  // GEMMs that contract its rows
+  // As kColumnWise, after the tensors of several ranks have been put one below
+  // the other (quantizer/all_gather.h).
+  kAllGatherColumnWise,
+};
+
+// Independent flags.
 struct Usages {
   bool row_wise = true;
   bool column_wise = false;
+  bool all_gather_column_wise = false;
+
+  bool any() const { return row_wise || column_wise || all_gather_column_wise; }
+  // "row_wise, column_wise", or "none".
+  std::string ToString() const;
 
   friend bool operator==(const Usages& a, const Usages& b) {
-    return a.row_wise == b.row_wise && a.column_wise == b.column_wise;
+    return a.row_wise == b.row_wise && a.column_wise == b.column_wise &&
+           a.all_gather_column_wise == b.all_gather_column_wise;
   }
+  friend bool operator!=(const Usages& a, const Usages& b) { return !(a == b); }
 };
 
 // One use of the tensor: codes in their own row-major order and their scales.
@@ -63,6 +81,8 @@ struct QuantizedTensor {
   Device device;
   std::optional<QuantizedData> row_wise;
   std::optional<QuantizedData> column_wise;
+  // The column-wise data are there to be gathered, too.
+  bool all_gather_column_wise = false;
 
   // Where Quantize finds the tensor's own amax (kernels::AmaxScratch), here so
   // that it allocates nothing. Empty in high precision.
@@ -73,8 +93,11 @@ struct QuantizedTensor {
   const Dequantizer* dequantizer = nullptr;
 
   Usages usages() const {
-    return {row_wise.has_value(), column_wise.has_value()};
+    return {row_wise.has_value(), column_wise.has_value(),
+            all_gather_column_wise};
   }
+  // Memory that it holds.
+  size_t bytes() const;
   // Of one element of the codes: kUint8, or high_precision_dtype.
   DType code_dtype() const {
     return scaling == Scaling::kHighPrecision ? high_precision_dtype
