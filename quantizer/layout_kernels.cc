@@ -68,11 +68,11 @@ absl::Status TransposeCodes(const void* codes, int64_t rows, int64_t cols,
   }
 }
 
-absl::Status TransposeScales(const BlockScales& from, const BlockScales& to, int64_t to_code_rows,
-                             Device device, Stream stream) {
+absl::Status TransposeScales(const BlockScales& from, const BlockScales& to,
+                             int64_t to_code_rows, Device device,
+                             Stream stream) {
   if (device.kind == DeviceKind::kCuda) {
-    return cuda::TransposeScales(device.index, from, to, to_code_rows,
-                                 stream);
+    return cuda::TransposeScales(device.index, from, to, to_code_rows, stream);
   }
   const int64_t rows = StoredRows(to, to_code_rows);
   for (int64_t row = 0; row < rows; ++row) {

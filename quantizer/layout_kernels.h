@@ -28,8 +28,9 @@ absl::Status TransposeCodes(const void* codes, int64_t rows, int64_t cols,
 
 // The scales of square blocks, for the transpose of their codes, which has
 // `to_code_rows` rows. Padding of the grid is left alone.
-absl::Status TransposeScales(const BlockScales& from, const BlockScales& to, int64_t to_code_rows,
-                             Device device, Stream stream);
+absl::Status TransposeScales(const BlockScales& from, const BlockScales& to,
+                             int64_t to_code_rows, Device device,
+                             Stream stream);
 
 // What `ranks` ranks sent: blocks of lines x length bytes, one behind the
 // other, and a scale_inv each.

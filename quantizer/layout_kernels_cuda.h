@@ -13,7 +13,9 @@ namespace scalekeeper::kernels::cuda {
 
 absl::Status TransposeCodes(int device, const void* codes, int64_t rows,
                             int64_t cols, int bits, void* out, Stream stream);
-absl::Status TransposeScales(int device, const BlockScales& from, const BlockScales& to, int64_t to_code_rows, Stream stream);
+absl::Status TransposeScales(int device, const BlockScales& from,
+                             const BlockScales& to, int64_t to_code_rows,
+                             Stream stream);
 absl::Status Interleave(int device, const GatheredBlocks& blocks, uint8_t* out,
                         float* scale_inv, Stream stream);
 

@@ -69,7 +69,7 @@ absl::Status PerTensorQuantizer::QuantizeImpl(const Call& call,
 
 absl::StatusOr<QuantizedTensor> PerTensorQuantizer::MakeEmptyImpl(
     const EmptyCall& call) const {
-  return AllocatePerTensor(call.rows, call.cols, policy_, call.usages, device(),
+  return AllocateQuantized(call.rows, call.cols, policy_, call.usages, device(),
                            allocator(), call.stream);
 }
 

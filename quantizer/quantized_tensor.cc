@@ -1,6 +1,5 @@
 #include "quantizer/quantized_tensor.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -10,7 +9,10 @@
 #include "absl/strings/string_view.h"
 #include "base/device_memory.h"
 #include "base/status_macros.h"
-#include "quantizer/kernels.h"
+#include "numerics/bits.h"
+#include "numerics/hadamard.h"
+#include "quantizer/quantize_workspace.h"
+#include "quantizer/scale_grid.h"
 
 namespace scalekeeper {
 namespace {
@@ -21,26 +23,82 @@ constexpr int64_t kMaxElements = int64_t{1} << 48;
 // Read by queued copies: lives as long as the process.
 constexpr float kOne = 1.0f;
 
-// Codes, and the scale_inv where there is one, of one use.
+// The bytes of scale 1: 2^(127 - 127) and E4M3's 1.
+constexpr unsigned char kE8M0One = 0x7F;
+constexpr unsigned char kE4M3One = 0x38;
+
+// A tensor that is used before it was quantized has no sentinel scale. The
+// padding of tiles is 0, as GPUs want it, and so are tiled scales at first.
+absl::Status InitializeScales(Device device, QuantizedData* data,
+                              Stream stream) {
+  void* scales = data->scale_inv.data();
+  const size_t bytes = data->scale_inv.size();
+  if (data->scales.layout == ScaleLayout::kTiled) {
+    return FillBytes(device, scales, 0, bytes, stream);
+  }
+  switch (data->scales.type) {
+    case ScaleType::kFloat:
+      if (bytes == sizeof(kOne)) {
+        return Copy(device, scales, &kOne, sizeof(kOne), stream);
+      }
+      return FillWords(device, scales, BitsFromFloat(kOne),
+                       bytes / sizeof(kOne), stream);
+    case ScaleType::kE8M0:
+      return FillBytes(device, scales, kE8M0One, bytes, stream);
+    case ScaleType::kE4M3:
+      break;
+  }
+  return FillBytes(device, scales, kE4M3One, bytes, stream);
+}
+
+// Codes, and their scales where there are some, of one use.
 absl::StatusOr<QuantizedData> AllocateUse(const QuantizedTensor& tensor,
+                                          const Policy& policy,
+                                          bool column_wise,
+                                          ScalePlacement placement,
                                           Allocator* allocator, Stream stream) {
   QuantizedData data;
-  const size_t elements = static_cast<size_t>(tensor.rows * tensor.cols);
   SK_ASSIGN_OR_RETURN(
-      data.codes,
-      Buffer::Allocate(allocator, elements * SizeOf(tensor.code_dtype())));
+      data.codes, Buffer::Allocate(allocator, CodeBytes(tensor, column_wise)));
   if (tensor.scaling == Scaling::kHighPrecision) return data;
-  SK_ASSIGN_OR_RETURN(data.scale_inv,
-                      Buffer::Allocate(allocator, sizeof(float)));
+  const int64_t code_rows = column_wise ? tensor.cols : tensor.rows;
+  const int64_t code_cols = column_wise ? tensor.rows : tensor.cols;
+  data.scales = ScaleGrid(policy, code_rows, code_cols, placement);
+  SK_ASSIGN_OR_RETURN(
+      data.scale_inv,
+      Buffer::Allocate(allocator, ScaleBytes(data.scales, code_rows)));
   data.scales.data = data.scale_inv.data();
-  data.scales.rows = 1;
-  data.scales.cols = 1;
-  data.scales.block_rows = std::max<int64_t>(tensor.rows, 1);
-  data.scales.block_cols = std::max<int64_t>(tensor.cols, 1);
-  // A tensor that is used before it was quantized has no sentinel scale.
-  SK_RETURN_IF_ERROR(
-      Copy(tensor.device, data.scale_inv.data(), &kOne, sizeof(kOne), stream));
+  SK_RETURN_IF_ERROR(InitializeScales(tensor.device, &data, stream));
+  if (tensor.scaling == Scaling::kNvfp4) {
+    SK_ASSIGN_OR_RETURN(data.tensor_scale_inv,
+                        Buffer::Allocate(allocator, sizeof(float)));
+    data.scales.tensor_scale_inv = data.tensor_scale_inv.as<float>();
+    SK_RETURN_IF_ERROR(Copy(tensor.device, data.tensor_scale_inv.data(), &kOne,
+                            sizeof(kOne), stream));
+    data.hadamard = column_wise && policy.nvfp4.random_hadamard;
+  }
   return data;
+}
+
+absl::Status CheckAllocation(int64_t rows, int64_t cols, const Policy& policy,
+                             Usages usages) {
+  if (rows < 0 || cols < 0 || (cols > 0 && rows > kMaxElements / cols)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shape: got ", rows, "x", cols,
+                     ", want extents >= 0 and at most 2^48 elements"));
+  }
+  if (!usages.row_wise && !usages.column_wise) {
+    return absl::InvalidArgumentError(
+        "usages: got none, want row_wise, column_wise or both");
+  }
+  if (policy.scaling == Scaling::kNvfp4 && policy.nvfp4.random_hadamard &&
+      usages.column_wise && rows % kHadamardSize != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rows: got ", rows, " of a ", rows, "x", cols,
+        " tensor, want a multiple of ", kHadamardSize,
+        ": random_hadamard transforms the column-wise copy along them"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -63,6 +121,16 @@ size_t QuantizedTensor::bytes() const {
   return bytes;
 }
 
+size_t CodeBytes(const QuantizedTensor& tensor, bool column_wise) {
+  const int64_t rows = column_wise ? tensor.cols : tensor.rows;
+  const int64_t cols = column_wise ? tensor.rows : tensor.cols;
+  if (tensor.scaling == Scaling::kHighPrecision) {
+    return static_cast<size_t>(rows * cols) *
+           SizeOf(tensor.high_precision_dtype);
+  }
+  return static_cast<size_t>(rows * CodeRowBytes(tensor.format, cols));
+}
+
 ConstTensorView RowWiseCodes(const QuantizedTensor& tensor) {
   return ConstTensorView(BasicTensorView<const void*>::Contiguous(
       tensor.row_wise->codes.data(), tensor.code_dtype(), tensor.rows,
@@ -77,20 +145,12 @@ ConstTensorView ColumnWiseCodes(const QuantizedTensor& tensor) {
           .Transposed());
 }
 
-absl::StatusOr<QuantizedTensor> AllocatePerTensor(int64_t rows, int64_t cols,
+absl::StatusOr<QuantizedTensor> AllocateQuantized(int64_t rows, int64_t cols,
                                                   const Policy& policy,
                                                   Usages usages, Device device,
                                                   Allocator* allocator,
                                                   Stream stream) {
-  if (rows < 0 || cols < 0 || (cols > 0 && rows > kMaxElements / cols)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("shape: got ", rows, "x", cols,
-                     ", want extents >= 0 and at most 2^48 elements"));
-  }
-  if (!usages.row_wise && !usages.column_wise) {
-    return absl::InvalidArgumentError(
-        "usages: got none, want row_wise, column_wise or both");
-  }
+  SK_RETURN_IF_ERROR(CheckAllocation(rows, cols, policy, usages));
   QuantizedTensor tensor;
   tensor.rows = rows;
   tensor.cols = cols;
@@ -98,21 +158,23 @@ absl::StatusOr<QuantizedTensor> AllocatePerTensor(int64_t rows, int64_t cols,
   tensor.format = policy.format;
   tensor.high_precision_dtype = policy.high_precision_dtype;
   tensor.device = device;
+  SK_ASSIGN_OR_RETURN(const ScalePlacement placement, ScalePlacementOf(device));
   if (usages.row_wise) {
     SK_ASSIGN_OR_RETURN(tensor.row_wise,
-                        AllocateUse(tensor, allocator, stream));
+                        AllocateUse(tensor, policy, /*column_wise=*/false,
+                                    placement, allocator, stream));
   }
   if (usages.column_wise) {
     SK_ASSIGN_OR_RETURN(tensor.column_wise,
-                        AllocateUse(tensor, allocator, stream));
+                        AllocateUse(tensor, policy, /*column_wise=*/true,
+                                    placement, allocator, stream));
   }
-  if (policy.scaling != Scaling::kHighPrecision) {
-    SK_ASSIGN_OR_RETURN(
-        tensor.workspace,
-        Buffer::Allocate(allocator, sizeof(kernels::AmaxScratch)));
-    SK_RETURN_IF_ERROR(FillBytes(device, tensor.workspace.data(), 0,
-                                 tensor.workspace.size(), stream));
-  }
+  SK_ASSIGN_OR_RETURN(
+      tensor.workspace,
+      Buffer::Allocate(allocator,
+                       QuantizeWorkspace::Bytes(policy.scaling, rows, cols)));
+  SK_RETURN_IF_ERROR(FillBytes(device, tensor.workspace.data(), 0,
+                               tensor.workspace.size(), stream));
   return tensor;
 }
 

@@ -23,6 +23,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/buffer.h"
 #include "base/tensor_view.h"
@@ -72,6 +73,12 @@ struct QuantizedData {
   bool hadamard = false;
 };
 
+// What UpdateUsage does with copies that are not wanted.
+enum class Unwanted {
+  kKeep,
+  kDrop,  // frees them; work that reads them has been done
+};
+
 struct QuantizedTensor {
   int64_t rows = 0;  // of the tensor that was quantized
   int64_t cols = 0;
@@ -84,7 +91,7 @@ struct QuantizedTensor {
   // The column-wise data are there to be gathered, too.
   bool all_gather_column_wise = false;
 
-  // Where Quantize finds the tensor's own amax (kernels::AmaxScratch), here so
+  // Where Quantize finds the tensor's own amaxes (QuantizeWorkspace), here so
   // that it allocates nothing. Empty in high precision.
   Buffer workspace;
 
@@ -96,6 +103,14 @@ struct QuantizedTensor {
     return {row_wise.has_value(), column_wise.has_value(),
             all_gather_column_wise};
   }
+  // Makes the copies that `usages` want and the tensor lacks, where the one
+  // that it has gives the same bits as quantizing anew: high precision, one
+  // scale per tensor, square blocks. Memory comes from the tensor's own
+  // allocator; work is queued on `stream`. FailedPrecondition naming the
+  // scaling and why, where the other direction must be quantized from high
+  // precision.
+  absl::Status UpdateUsage(const Usages& usages, Stream stream,
+                           Unwanted unwanted = Unwanted::kKeep);
   // Memory that it holds.
   size_t bytes() const;
   // Of one element of the codes: kUint8, or high_precision_dtype.
@@ -105,17 +120,23 @@ struct QuantizedTensor {
   }
 };
 
+// Bytes of the codes of a use, whether or not it exists.
+size_t CodeBytes(const QuantizedTensor& tensor, bool column_wise);
+
 // The codes of a use as a view of the original R x C shape, whichever way they
-// lie (the column-wise copy with swapped strides). The use must exist.
+// lie (the column-wise copy with swapped strides). The use must exist. Not for
+// E2M1, whose packed codes no strides describe: take `codes` and `scales` of
+// the use (BlockDecode, CodeRowBytes).
 ConstTensorView RowWiseCodes(const QuantizedTensor& tensor);
 ConstTensorView ColumnWiseCodes(const QuantizedTensor& tensor);
 
-// Uninitialized codes, one scale_inv of 1 per use and the workspace, for
-// per-tensor scaling (kDelayed, kCurrent, and kCustom with FP8 codes) or,
-// without scales, kHighPrecision. InvalidArgument on a negative or absurd
-// extent or without any usage; the allocator's error when there is no memory.
-// What is written is queued on `stream`.
-absl::StatusOr<QuantizedTensor> AllocatePerTensor(int64_t rows, int64_t cols,
+// Uninitialized codes, scales of 1 (tiled ones: 0) as quantizer/scale_grid.h
+// places them, and the workspace. kCustom: FP8 codes and one scale per use.
+// InvalidArgument on a negative or absurd extent, without any usage, or for a
+// column-wise copy with random_hadamard of rows that are no multiple of 16; the
+// allocator's error when there is no memory. What is written is queued on
+// `stream`.
+absl::StatusOr<QuantizedTensor> AllocateQuantized(int64_t rows, int64_t cols,
                                                   const Policy& policy,
                                                   Usages usages, Device device,
                                                   Allocator* allocator,

@@ -163,7 +163,7 @@ absl::StatusOr<QuantizedTensor> Quantizer::MakeEmptyImpl(
   if (call.usages.column_wise) return Unimplemented("column-wise usage");
   Policy policy;
   policy.scaling = Scaling::kCustom;
-  return AllocatePerTensor(call.rows, call.cols, policy, call.usages, device_,
+  return AllocateQuantized(call.rows, call.cols, policy, call.usages, device_,
                            allocator_, call.stream);
 }
 
