@@ -82,6 +82,8 @@
 
 namespace scalekeeper {
 
+class AmaxGroup;
+
 // Names a slot in the order of AddModule / AddSlot calls; stays valid until the
 // RecipeState is destroyed.
 struct SlotId {
@@ -100,10 +102,15 @@ struct RecipeStateOptions {
   Device device;
   Allocator* allocator = nullptr;  // null: the device's default
   // Group name -> this rank's communicator, borrowed. With an empty map every
-  // group is this process alone; otherwise each enabled group must be bound.
+  // group is this process alone; otherwise each enabled group, and each
+  // amax_group that a policy names, must be bound.
   std::map<std::string, Communicator*> groups;
   // Between GPUs; RecipeState::Describe tells what was chosen.
   Exchange exchange = Exchange::kAuto;
+  // The process only infers, from beginning to end: its quantizers observe
+  // nothing, and make row-wise data alone where they make any
+  // (quantizer/inference_guard.h is the same for a part of a program).
+  bool inference = false;
 };
 
 // What a group sends per step: reduce `data` with uint32 max over the group.
@@ -195,6 +202,10 @@ class RecipeState {
   // One per phase of the recipe; after Freeze.
   const std::vector<Policy>& policies(SlotId slot) const;
   int active_phase() const;
+  bool inference() const;
+  // What reduces the amaxes of an amax_group over its ranks (quantizers use
+  // it). Null before Freeze, and where no communicator is bound to the name.
+  AmaxGroup* amax_group(absl::string_view name) const;
   const GemmPolicy& gemm_policy(absl::string_view module, Gemm gemm) const;
 
   // Device words of a slot whose policy is `delayed` in some phase. A slot with

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "quantizer/block_kernels.h"
+#include "quantizer/dequantizer.h"
 #include "quantizer/kernels.h"
 #include "quantizer/scale_grid.h"
 
@@ -62,6 +63,13 @@ absl::Status ValidateTensor(const QuantizedTensor& tensor,
                      ": got a tensor without row-wise or column-wise data"
                      " (default-constructed or moved from?)"));
   }
+  if (tensor.scaling == Scaling::kCustom) {
+    // What its buffers hold, its maker alone knows.
+    if (tensor.dequantizer != nullptr) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, ".dequantizer: got null for ", Describe(tensor),
+        ", want the quantizer that made it (Quantizer::MakeEmpty sets it)"));
+  }
   if (tensor.row_wise) {
     SK_RETURN_IF_ERROR(ValidateUse(tensor, /*column_wise=*/false, what));
   }
@@ -116,10 +124,9 @@ absl::Status DequantizeTensor(const QuantizedTensor& q, const TensorView& out,
           data.codes.as<uint8_t>(), q.format, data.scales, data.hadamard,
           q.row_wise ? out : TensorView(out.Transposed()), stream);
     case Scaling::kCustom:
-      break;
+      return q.dequantizer->DequantizeTo(q, out, stream);
   }
-  return absl::UnimplementedError(
-      absl::StrCat("q: Dequantize does not know scaling ", Name(q.scaling)));
+  return absl::InternalError("q.scaling: not one of the enumeration");
 }
 
 }  // namespace scalekeeper

@@ -33,7 +33,8 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeForPolicy(
     case Scaling::kDelayed:
     case Scaling::kCurrent:
       return std::make_unique<PerTensorQuantizer>(
-          name, policy, state.View(slot), device, usages, allocator);
+          name, policy, state.View(slot), state.amax_group(AmaxGroupOf(policy)),
+          device, usages, allocator);
     case Scaling::kRowwise:
     case Scaling::kBlock:
     case Scaling::kMxfp8:
@@ -72,7 +73,11 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeQuantizer(RecipeState* state,
   bool phased = false;
   for (const Policy& policy : policies) phased |= policy != policies.front();
   if (!phased) {
-    return MakeForPolicy(*state, slot, policies.front(), usages, allocator);
+    SK_ASSIGN_OR_RETURN(
+        std::unique_ptr<Quantizer> quantizer,
+        MakeForPolicy(*state, slot, policies.front(), usages, allocator));
+    quantizer->set_inference(state->inference());
+    return quantizer;
   }
   std::vector<std::unique_ptr<Quantizer>> phases;
   phases.reserve(policies.size());
@@ -81,9 +86,11 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeQuantizer(RecipeState* state,
                         MakeForPolicy(*state, slot, policy, usages, allocator));
     phases.push_back(std::move(quantizer));
   }
-  return std::make_unique<PhasedQuantizer>(state, state->name(slot),
-                                           std::move(phases), state->device(),
-                                           usages, allocator);
+  std::unique_ptr<Quantizer> quantizer = std::make_unique<PhasedQuantizer>(
+      state, state->name(slot), std::move(phases), state->device(), usages,
+      allocator);
+  quantizer->set_inference(state->inference());
+  return quantizer;
 }
 
 }  // namespace scalekeeper

@@ -1,9 +1,12 @@
 #include "quantizer/quantized_tensor.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "base/device_memory.h"
 #include "base/status_macros.h"
 #include "numerics/bits.h"
@@ -99,6 +102,24 @@ absl::Status CheckAllocation(int64_t rows, int64_t cols, const Policy& policy,
 }
 
 }  // namespace
+
+std::string Usages::ToString() const {
+  std::vector<absl::string_view> on;
+  if (row_wise) on.push_back("row_wise");
+  if (column_wise) on.push_back("column_wise");
+  if (all_gather_column_wise) on.push_back("all_gather_column_wise");
+  return on.empty() ? "none" : absl::StrJoin(on, ", ");
+}
+
+size_t QuantizedTensor::bytes() const {
+  size_t bytes = workspace.size();
+  for (const auto* use : {&row_wise, &column_wise}) {
+    if (!*use) continue;
+    bytes += (*use)->codes.size() + (*use)->scale_inv.size() +
+             (*use)->tensor_scale_inv.size();
+  }
+  return bytes;
+}
 
 size_t CodeBytes(const QuantizedTensor& tensor, bool column_wise) {
   const int64_t rows = column_wise ? tensor.cols : tensor.rows;

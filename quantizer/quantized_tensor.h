@@ -9,7 +9,7 @@
 // E2M1: two codes a byte. Per-tensor scaling: one float32 scale_inv. Others: a
 // grid of them, laid out as the device's GEMMs want it (BlockScales).
 // High precision: the codes are `high_precision_dtype` values and there is no
-// scale.
+// scale. Custom: whatever its maker put there (Dequantizer).
 //
 // Example:
 //   SK_ASSIGN_OR_RETURN(QuantizedTensor w8, quantizer->Quantize(w, stream));
@@ -23,6 +23,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/buffer.h"
 #include "base/tensor_view.h"
@@ -31,14 +32,33 @@
 
 namespace scalekeeper {
 
-// Independent flags of intent: what the tensor will be used for.
+class Dequantizer;
+
+// What a tensor will be used for. Intents, not layouts: which buffers serve
+// them is the format's and the device's business.
+enum class Usage {
+  kRowWise,     // GEMMs that contract its columns
+  kColumnWise,  // GEMMs that contract its rows
+  // As kColumnWise, after the tensors of several ranks have been put one below
+  // the other (quantizer/all_gather.h).
+  kAllGatherColumnWise,
+};
+
+// Independent flags.
 struct Usages {
   bool row_wise = true;
   bool column_wise = false;
+  bool all_gather_column_wise = false;
+
+  bool any() const { return row_wise || column_wise || all_gather_column_wise; }
+  // "row_wise, column_wise", or "none".
+  std::string ToString() const;
 
   friend bool operator==(const Usages& a, const Usages& b) {
-    return a.row_wise == b.row_wise && a.column_wise == b.column_wise;
+    return a.row_wise == b.row_wise && a.column_wise == b.column_wise &&
+           a.all_gather_column_wise == b.all_gather_column_wise;
   }
+  friend bool operator!=(const Usages& a, const Usages& b) { return !(a == b); }
 };
 
 // One use of the tensor: codes in their own row-major order and their scales.
@@ -53,6 +73,12 @@ struct QuantizedData {
   bool hadamard = false;
 };
 
+// What UpdateUsage does with copies that are not wanted.
+enum class Unwanted {
+  kKeep,
+  kDrop,  // frees them; work that reads them has been done
+};
+
 struct QuantizedTensor {
   int64_t rows = 0;  // of the tensor that was quantized
   int64_t cols = 0;
@@ -62,14 +88,31 @@ struct QuantizedTensor {
   Device device;
   std::optional<QuantizedData> row_wise;
   std::optional<QuantizedData> column_wise;
+  // The column-wise data are there to be gathered, too.
+  bool all_gather_column_wise = false;
 
   // Where Quantize finds the tensor's own amaxes (QuantizeWorkspace), here so
   // that it allocates nothing. Empty in high precision.
   Buffer workspace;
 
+  // Reads the codes; kCustom only (null else). Borrowed: the quantizer that
+  // made the tensor must outlive its use.
+  const Dequantizer* dequantizer = nullptr;
+
   Usages usages() const {
-    return {row_wise.has_value(), column_wise.has_value()};
+    return {row_wise.has_value(), column_wise.has_value(),
+            all_gather_column_wise};
   }
+  // Makes the copies that `usages` want and the tensor lacks, where the one
+  // that it has gives the same bits as quantizing anew: high precision, one
+  // scale per tensor, square blocks. Memory comes from the tensor's own
+  // allocator; work is queued on `stream`. FailedPrecondition naming the
+  // scaling and why, where the other direction must be quantized from high
+  // precision.
+  absl::Status UpdateUsage(const Usages& usages, Stream stream,
+                           Unwanted unwanted = Unwanted::kKeep);
+  // Memory that it holds.
+  size_t bytes() const;
   // Of one element of the codes: kUint8, or high_precision_dtype.
   DType code_dtype() const {
     return scaling == Scaling::kHighPrecision ? high_precision_dtype

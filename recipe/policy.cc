@@ -77,6 +77,19 @@ bool operator==(const Policy& a, const Policy& b) {
   return true;
 }
 
+const std::string& AmaxGroupOf(const Policy& policy) {
+  static const std::string* const none = new std::string;
+  switch (policy.scaling) {
+    case Scaling::kCurrent:
+    case Scaling::kRowwise:
+      return policy.current.amax_group;
+    case Scaling::kNvfp4:
+      return policy.nvfp4.amax_group;
+    default:
+      return *none;
+  }
+}
+
 bool operator==(const GemmPolicy& a, const GemmPolicy& b) {
   return a.fast_accum == b.fast_accum && a.high_precision == b.high_precision &&
          a.emulate == b.emulate;

@@ -123,6 +123,10 @@ struct AmaxReductionPolicy {
 
 bool operator==(const AmaxReductionPolicy& a, const AmaxReductionPolicy& b);
 
+// The group over whose ranks the amaxes of a tensor-level scale that is not
+// delayed are reduced; empty: none.
+const std::string& AmaxGroupOf(const Policy& policy);
+
 // "input", "weight", "grad".
 absl::string_view Name(Role role);
 // "fprop", "dgrad", "wgrad".
