@@ -4,9 +4,11 @@
 #define SCALEKEEPER_BASE_DEVICE_MEMORY_BACKEND_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "base/buffer.h"
 #include "base/device.h"
 
@@ -18,6 +20,10 @@ absl::Status Copy(int device, void* destination, const void* source,
                   size_t bytes, Stream stream);
 absl::Status FillBytes(int device, void* destination, unsigned char byte,
                        size_t bytes, Stream stream);
+absl::Status CheckMemory(int device, const void* data, absl::string_view what);
+absl::Status FillWords(int device, void* destination, uint32_t word,
+                       size_t count, Stream stream);
+absl::StatusOr<int> ComputeCapability(int device);
 absl::Status Synchronize(int device, Stream stream);
 
 }  // namespace scalekeeper::cuda

@@ -11,30 +11,29 @@ using kernels::AmaxScratch;
 using kernels::CastScale;
 
 PerTensorQuantizer::PerTensorQuantizer(std::string name, const Policy& policy,
-                                       SlotView slot, Device device,
-                                       Usages usages, Allocator* allocator)
+                                       SlotView slot, AmaxGroup* group,
+                                       Device device, Usages usages,
+                                       Allocator* allocator)
     : Quantizer(std::move(name), device, usages, allocator),
       policy_(policy),
-      slot_(slot) {}
+      slot_(slot),
+      group_(group) {}
 
-absl::StatusOr<CastScale> PerTensorQuantizer::MakeScale(
-    const ConstTensorView& x, QuantizedTensor* out, const uint32_t* noop_flag,
-    Stream stream) const {
-  AmaxScratch* scratch = out->workspace.as<AmaxScratch>();
+CastScale PerTensorQuantizer::MakeScale(const Call& call,
+                                        QuantizedTensor* out) const {
   const bool delayed = policy_.scaling == Scaling::kDelayed;
-  const uint32_t* measure = nullptr;
-  if (delayed && policy_.delayed.first_step == FirstStep::kMeasure) {
-    measure = slot_.measure;
-  }
-  if (!delayed || measure != nullptr) {
-    SK_RETURN_IF_ERROR(
-        kernels::TensorAmax(x, scratch, {noop_flag, measure}, stream));
-  }
   CastScale scale;
   scale.kind = delayed ? CastScale::Kind::kDelayed : CastScale::Kind::kCurrent;
   scale.scale = slot_.scale;
-  scale.measure = measure;
-  scale.tensor_amax = &scratch->amax;
+  if (delayed && policy_.delayed.first_step == FirstStep::kMeasure) {
+    scale.measure = slot_.measure;
+  }
+  if (call.shared_amaxes != nullptr) {
+    scale.tensor_amax = call.shared_amaxes;
+  } else {
+    scale.scratch = out->workspace.as<AmaxScratch>();
+    scale.tensor_amax = &scale.scratch->amax;
+  }
   scale.margin = policy_.delayed.margin;
   scale.current.format_max = FormatMax(policy_.format);
   scale.current.power_2_scale = policy_.current.power_2_scale;
@@ -51,8 +50,6 @@ absl::StatusOr<CastScale> PerTensorQuantizer::MakeScale(
 absl::Status PerTensorQuantizer::QuantizeImpl(const Call& call,
                                               QuantizedTensor* out) {
   SK_RETURN_IF_ERROR(CheckMadeUnder(policy_, *out));
-  SK_ASSIGN_OR_RETURN(const CastScale scale,
-                      MakeScale(call.x, out, call.noop_flag, call.stream));
   kernels::CastOutput codes;
   if (out->row_wise) codes.row_wise = out->row_wise->codes.as<uint8_t>();
   if (out->column_wise) {
@@ -60,13 +57,13 @@ absl::Status PerTensorQuantizer::QuantizeImpl(const Call& call,
   }
   if (call.observe) codes.amax = slot_.amax;
   codes.counters = call.counters;
-  return kernels::Cast(call.x, scale, policy_.format, codes, {call.noop_flag},
-                       call.stream);
+  return kernels::Cast(call.x, MakeScale(call, out), policy_.format, codes,
+                       {call.noop_flag}, call.stream);
 }
 
 absl::StatusOr<QuantizedTensor> PerTensorQuantizer::MakeEmptyImpl(
     const EmptyCall& call) const {
-  return AllocatePerTensor(call.rows, call.cols, policy_, call.usages, device(),
+  return AllocateQuantized(call.rows, call.cols, policy_, call.usages, device(),
                            allocator(), call.stream);
 }
 
@@ -75,13 +72,30 @@ absl::Status PerTensorQuantizer::CalibrateImpl(const Call& call) {
   return kernels::Amax(call.x, slot_.amax, {call.noop_flag}, call.stream);
 }
 
+Quantizer::SharedAmaxes PerTensorQuantizer::SharedAmaxesOf(
+    const QuantizedTensor&) const {
+  return {group_, group_ == nullptr ? size_t{0} : size_t{1}};
+}
+
+absl::Status PerTensorQuantizer::MeasureSharedImpl(const Call& call,
+                                                   QuantizedTensor*,
+                                                   uint32_t* words) {
+  return kernels::Amax(call.x, words, {call.noop_flag}, call.stream);
+}
+
 absl::StatusOr<Statistics> PerTensorQuantizer::MeasureImpl(
     const ConstTensorView& x, Stream stream) const {
   // A tensor without elements has the workspace.
   SK_ASSIGN_OR_RETURN(QuantizedTensor empty,
                       MakeEmptyImpl({0, 0, Usages{true, false}, stream}));
-  SK_ASSIGN_OR_RETURN(const CastScale scale,
-                      MakeScale(x, &empty, /*noop_flag=*/nullptr, stream));
+  Call call;
+  call.x = x;
+  call.stream = stream;
+  const CastScale scale = MakeScale(call, &empty);
+  if (scale.kind == CastScale::Kind::kCurrent || scale.measure != nullptr) {
+    SK_RETURN_IF_ERROR(kernels::TensorAmax(x, scale.scratch,
+                                           {nullptr, scale.measure}, stream));
+  }
   SK_ASSIGN_OR_RETURN(Statistics statistics,
                       kernels::MeasureCast(x, scale, policy_.format, stream));
   if (policy_.scaling == Scaling::kDelayed) {

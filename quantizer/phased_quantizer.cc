@@ -18,16 +18,27 @@ Quantizer* PhasedQuantizer::active() const {
 
 absl::Status PhasedQuantizer::QuantizeImpl(const Call& call,
                                            QuantizedTensor* out) {
-  return active()->QuantizeImpl(call, out);
+  return active()->QuantizeTensor(call, out);
 }
 
 absl::StatusOr<QuantizedTensor> PhasedQuantizer::MakeEmptyImpl(
     const EmptyCall& call) const {
-  return active()->MakeEmptyImpl(call);
+  return active()->MakeTensor(call);
 }
 
 absl::Status PhasedQuantizer::CalibrateImpl(const Call& call) {
   return active()->CalibrateImpl(call);
+}
+
+Quantizer::SharedAmaxes PhasedQuantizer::SharedAmaxesOf(
+    const QuantizedTensor& out) const {
+  return active()->SharedAmaxesOf(out);
+}
+
+absl::Status PhasedQuantizer::MeasureSharedImpl(const Call& call,
+                                                QuantizedTensor* out,
+                                                uint32_t* words) {
+  return active()->MeasureSharedImpl(call, out, words);
 }
 
 absl::StatusOr<Statistics> PhasedQuantizer::MeasureImpl(

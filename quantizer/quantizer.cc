@@ -3,9 +3,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/device_memory.h"
 #include "base/status_macros.h"
+#include "quantizer/all_gather.h"
 #include "quantizer/dequantize.h"
 #include "quantizer/inference_guard.h"
+#include "quantizer/quantize_many.h"
 
 namespace scalekeeper {
 
@@ -24,11 +27,30 @@ absl::Status Quantizer::CheckInput(const ConstTensorView& x) const {
         absl::StrCat("x: got device ", Name(x.device), ", want ", Name(device_),
                      " (", name_, ")"));
   }
+  if (x.empty() || checked_.load(std::memory_order_relaxed) == x.data) {
+    return absl::OkStatus();
+  }
+  SK_RETURN_IF_ERROR(CheckMemory(device_, x.data, "x"));
+  checked_.store(x.data, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
 bool Quantizer::observes(const ConstTensorView& x) const {
-  return observing_ && !x.empty() && !InferenceGuard::active();
+  return observing_ && !x.empty() && !inference_ && !InferenceGuard::active();
+}
+
+void Quantizer::SetUsage(Usage usage, bool on) {
+  switch (usage) {
+    case Usage::kRowWise:
+      usages_.row_wise = on;
+      break;
+    case Usage::kColumnWise:
+      usages_.column_wise = on;
+      break;
+    case Usage::kAllGatherColumnWise:
+      usages_.all_gather_column_wise = on;
+      break;
+  }
 }
 
 absl::Status Quantizer::Unimplemented(absl::string_view call) const {
@@ -40,13 +62,18 @@ absl::StatusOr<QuantizedTensor> Quantizer::Quantize(ConstTensorView x,
                                                     Stream stream) {
   SK_RETURN_IF_ERROR(CheckInput(x));
   SK_ASSIGN_OR_RETURN(QuantizedTensor out, MakeEmpty(x.rows, x.cols, stream));
-  SK_RETURN_IF_ERROR(QuantizeImpl(
-      {x, /*noop_flag=*/nullptr, observes(x), counters_, stream}, &out));
+  SK_RETURN_IF_ERROR(QuantizeInto(x, &out, /*noop_flag=*/nullptr, stream));
   return out;
 }
 
 absl::Status Quantizer::QuantizeInto(ConstTensorView x, QuantizedTensor* out,
                                      const uint32_t* noop_flag, Stream stream) {
+  const QuantizeItem item = {this, x, out, noop_flag};
+  return QuantizeMany(absl::MakeConstSpan(&item, 1), stream);
+}
+
+absl::Status Quantizer::CheckInto(const ConstTensorView& x,
+                                  const QuantizedTensor* out) const {
   SK_RETURN_IF_ERROR(CheckInput(x));
   if (out == nullptr) {
     return absl::InvalidArgumentError(
@@ -63,20 +90,66 @@ absl::Status Quantizer::QuantizeInto(ConstTensorView x, QuantizedTensor* out,
         absl::StrCat("out: got device ", Name(out->device), ", want ",
                      Name(device_), " (", name_, ")"));
   }
-  return QuantizeImpl({x, noop_flag, observes(x), counters_, stream}, out);
+  return absl::OkStatus();
+}
+
+absl::Status Quantizer::QuantizeTensor(const Call& call, QuantizedTensor* out) {
+  if (out->dequantizer != nullptr && out->dequantizer != this) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("out: got ", Describe(*out),
+                     " of another quantizer, want one made by MakeEmpty of ",
+                     name_, " in this phase"));
+  }
+  return QuantizeImpl(call, out);
+}
+
+Quantizer::SharedAmaxes Quantizer::SharedAmaxesOf(
+    const QuantizedTensor&) const {
+  return {};
+}
+
+absl::Status Quantizer::MeasureSharedImpl(const Call&, QuantizedTensor*,
+                                          uint32_t*) {
+  return Unimplemented("shared amaxes");
 }
 
 absl::Status Quantizer::Dequantize(const QuantizedTensor& q, TensorView out,
                                    Stream stream) const {
   SK_RETURN_IF_ERROR(CheckDequantize(q, out));
+  return DequantizeTensor(q, out, stream);
+}
+
+absl::Status Quantizer::DequantizeTo(const QuantizedTensor& q,
+                                     const TensorView& out,
+                                     Stream stream) const {
   return DequantizeImpl(q, out, stream);
 }
 
 absl::StatusOr<QuantizedTensor> Quantizer::MakeEmpty(int64_t rows, int64_t cols,
                                                      Stream stream) const {
   Usages usages = usages_;
-  if (usages.row_wise && InferenceGuard::active()) usages.column_wise = false;
-  return MakeEmptyImpl({rows, cols, usages, stream});
+  if (usages.row_wise && (inference_ || InferenceGuard::active())) {
+    usages = {/*row_wise=*/true};
+  }
+  return MakeTensor({rows, cols, usages, stream});
+}
+
+absl::StatusOr<QuantizedTensor> Quantizer::MakeTensor(
+    const EmptyCall& call) const {
+  EmptyCall layouts = call;
+  if (call.usages.all_gather_column_wise) {
+    layouts.usages.column_wise = true;
+    layouts.usages.all_gather_column_wise = false;
+  }
+  SK_ASSIGN_OR_RETURN(QuantizedTensor tensor, MakeEmptyImpl(layouts));
+  if (call.usages.all_gather_column_wise) {
+    SK_RETURN_IF_ERROR(CheckCanGather(tensor, name_));
+    tensor.all_gather_column_wise = true;
+  }
+  if (tensor.scaling == Scaling::kCustom && tensor.dequantizer == nullptr) {
+    tensor.dequantizer = this;
+  }
+  return tensor;
 }
 
 absl::Status Quantizer::Calibrate(ConstTensorView x, Stream stream) {
@@ -92,14 +165,17 @@ absl::StatusOr<Statistics> Quantizer::Measure(ConstTensorView x,
 }
 
 absl::StatusOr<QuantizedTensor> Quantizer::MakeEmptyImpl(
-    const EmptyCall&) const {
-  return Unimplemented("MakeEmpty");
+    const EmptyCall& call) const {
+  if (call.usages.column_wise) return Unimplemented("column-wise usage");
+  Policy policy;
+  policy.scaling = Scaling::kCustom;
+  return AllocateQuantized(call.rows, call.cols, policy, call.usages, device_,
+                           allocator_, call.stream);
 }
 
-absl::Status Quantizer::DequantizeImpl(const QuantizedTensor& q,
-                                       const TensorView& out,
-                                       Stream stream) const {
-  return DequantizeTensor(q, out, stream);
+absl::Status Quantizer::DequantizeImpl(const QuantizedTensor&,
+                                       const TensorView&, Stream) const {
+  return Unimplemented("Dequantize");
 }
 
 absl::Status Quantizer::CalibrateImpl(const Call&) {
@@ -113,14 +189,8 @@ absl::StatusOr<Statistics> Quantizer::MeasureImpl(const ConstTensorView&,
 
 absl::Status Quantizer::CheckMadeUnder(const Policy& policy,
                                        const QuantizedTensor& out) const {
+  if (IsLaidOutFor(out, policy)) return absl::OkStatus();
   const bool high_precision = policy.scaling == Scaling::kHighPrecision;
-  if (out.scaling == policy.scaling &&
-      (high_precision
-           ? out.high_precision_dtype == policy.high_precision_dtype
-           : out.format == policy.format &&
-                 out.workspace.size() >= sizeof(kernels::AmaxScratch))) {
-    return absl::OkStatus();
-  }
   return absl::InvalidArgumentError(absl::StrCat(
       "out: got ", Describe(out), ", want ", Name(policy.scaling), " ",
       high_precision ? Name(policy.high_precision_dtype) : Name(policy.format),

@@ -5,6 +5,12 @@
 // once; one Quantizer from several threads at once is fine for Quantize (amax
 // accumulates), setters need exclusion. Must not outlive its RecipeState.
 //
+// Where the slot's policy names an amax_group (and the state binds it), the
+// amax that makes the scale is that of all ranks of the group: Quantize and
+// QuantizeInto are then collectives, which every rank makes in the same order,
+// also one whose tensor has no elements, and which quantizer/quantize_many.h
+// does for several tensors at once.
+//
 // Quantize also observes: the tensor's amax is accumulated into the slot,
 // unless observation is off (set_observing(false), or an InferenceGuard on this
 // thread). Zero elements work and observe nothing. Scales
@@ -12,8 +18,9 @@
 //
 // Work is queued on `stream`; only Measure synchronizes. Errors:
 // InvalidArgument naming the argument and its value for a null view, a wrong
-// dtype, device or shape; Unimplemented for what a subclass cannot do. A failed
-// call leaves slot and tensor as they were.
+// dtype, device or shape, or memory that is not on the view's device (asked
+// when a pointer is not that of the quantizer's last call); Unimplemented for
+// what a subclass cannot do. A failed call leaves slot and tensor as they were.
 //
 // Example:
 //   SK_ASSIGN_OR_RETURN(std::unique_ptr<Quantizer> q,
@@ -26,6 +33,8 @@
 #ifndef SCALEKEEPER_QUANTIZER_QUANTIZER_H_
 #define SCALEKEEPER_QUANTIZER_QUANTIZER_H_
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -33,18 +42,22 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "amax/amax_group.h"
 #include "amax/recipe_state.h"
 #include "base/buffer.h"
 #include "base/tensor_view.h"
+#include "quantizer/dequantizer.h"
 #include "quantizer/kernels.h"
 #include "quantizer/quantized_tensor.h"
 #include "quantizer/statistics.h"
 
 namespace scalekeeper {
 
-class Quantizer {
+struct QuantizeItem;  // quantizer/quantize_many.h
+
+class Quantizer : public Dequantizer {
  public:
-  virtual ~Quantizer() = default;
   Quantizer(const Quantizer&) = delete;
   Quantizer& operator=(const Quantizer&) = delete;
 
@@ -57,8 +70,12 @@ class Quantizer {
   // they are.
   absl::Status QuantizeInto(ConstTensorView x, QuantizedTensor* out,
                             const uint32_t* noop_flag, Stream stream);
+  // Of any tensor, whoever made it.
   absl::Status Dequantize(const QuantizedTensor& q, TensorView out,
                           Stream stream) const;
+  // Without the checks; for those who hold a tensor of custom scaling.
+  absl::Status DequantizeTo(const QuantizedTensor& q, const TensorView& out,
+                            Stream stream) const final;
   // Memory for a rows x cols tensor: codes uninitialized, scale_inv 1 (queued
   // on `stream`).
   absl::StatusOr<QuantizedTensor> MakeEmpty(int64_t rows, int64_t cols,
@@ -67,14 +84,20 @@ class Quantizer {
   absl::Status Calibrate(ConstTensorView x, Stream stream);
 
   // The statistics of numerics.md 7 for `x` under the scale that Quantize would
-  // use now; synchronizes, observes nothing.
+  // use now (of an amax_group: from this rank's amax); synchronizes, observes
+  // nothing.
   absl::StatusOr<Statistics> Measure(ConstTensorView x, Stream stream) const;
 
   // The slot's name, "layers.0.fc1/input".
   const std::string& name() const { return name_; }
   Device device() const { return device_; }
   Usages usages() const { return usages_; }
+  // Of the tensors that are made from now on.
   void set_usages(Usages usages) { usages_ = usages; }
+  void SetUsage(Usage usage, bool on);
+  // As if an InferenceGuard lived always and on every thread.
+  bool inference() const { return inference_; }
+  void set_inference(bool inference) { inference_ = inference; }
   bool observing() const { return observing_; }
   void set_observing(bool observing) { observing_ = observing; }
   // Device words (may be null) to which every cast of Quantize and QuantizeInto
@@ -91,6 +114,14 @@ class Quantizer {
     bool observe = true;
     kernels::CastCounters* counters = nullptr;
     Stream stream;
+    // What MeasureSharedImpl has raised, reduced over the ranks; null: nothing
+    // was asked for.
+    const uint32_t* shared_amaxes = nullptr;
+  };
+  // Amaxes that the ranks of a group share before a tensor is quantized.
+  struct SharedAmaxes {
+    AmaxGroup* group = nullptr;  // null: none
+    size_t count = 0;            // device words; the same on every rank
   };
   // What MakeEmpty was asked for.
   struct EmptyCall {
@@ -107,14 +138,20 @@ class Quantizer {
   // Required: codes and scale_inv of every use of `out`, and, if call.observe,
   // the tensor's amax into the slot. Refuses an `out` of another policy.
   virtual absl::Status QuantizeImpl(const Call& call, QuantizedTensor* out) = 0;
-  // Optional; Unimplemented where a subclass has none. Dequantize by default
-  // does what the tensor's own fields say.
+  // Optional; Unimplemented where a subclass has none. By default tensors are
+  // of custom scaling, with row-wise codes of a byte each and one scale_inv.
   virtual absl::StatusOr<QuantizedTensor> MakeEmptyImpl(
       const EmptyCall& call) const;
+  // Of a tensor of custom scaling that this quantizer has made.
   virtual absl::Status DequantizeImpl(const QuantizedTensor& q,
                                       const TensorView& out,
                                       Stream stream) const;
   virtual absl::Status CalibrateImpl(const Call& call);
+  // Scalings with an amax_group; by default none. The words are 0 before, and
+  // call.noop_flag leaves them so.
+  virtual SharedAmaxes SharedAmaxesOf(const QuantizedTensor& out) const;
+  virtual absl::Status MeasureSharedImpl(const Call& call, QuantizedTensor* out,
+                                         uint32_t* words);
   virtual absl::StatusOr<Statistics> MeasureImpl(const ConstTensorView& x,
                                                  Stream stream) const;
 
@@ -124,9 +161,17 @@ class Quantizer {
                               const QuantizedTensor& out) const;
 
  private:
-  friend class PhasedQuantizer;  // calls the virtuals of its phases
+  friend class PhasedQuantizer;  // calls those of its phases
+  friend absl::Status QuantizeMany(absl::Span<const QuantizeItem> items,
+                                   Stream stream);
 
+  // MakeEmptyImpl of the layouts that serve the usages; whose the tensor is.
+  absl::StatusOr<QuantizedTensor> MakeTensor(const EmptyCall& call) const;
+  // QuantizeImpl, after a look at whose the tensor is.
+  absl::Status QuantizeTensor(const Call& call, QuantizedTensor* out);
   absl::Status CheckInput(const ConstTensorView& x) const;
+  absl::Status CheckInto(const ConstTensorView& x,
+                         const QuantizedTensor* out) const;
   bool observes(const ConstTensorView& x) const;
   absl::Status Unimplemented(absl::string_view call) const;
 
@@ -135,7 +180,10 @@ class Quantizer {
   Usages usages_;
   Allocator* allocator_;
   bool observing_ = true;
+  bool inference_ = false;
   kernels::CastCounters* counters_ = nullptr;
+  // Known to lie on `device_`: asking costs a tenth of a call.
+  mutable std::atomic<const void*> checked_{nullptr};
 };
 
 // The quantizer that the recipe gives a slot, the one switch over scalings. A
