@@ -28,6 +28,8 @@
 #include "base/cuda/device_guard_cuda.h"
 #include "base/cuda/handles_cuda.h"
 #include "base/cuda/status_cuda.h"
+#include "base/device_memory.h"
+#include "base/fp8_capability.h"
 #include "base/status_macros.h"
 #include "gemm/capture_mode_cuda.h"
 #include "gemm/cublaslt_context.h"
@@ -40,7 +42,6 @@ namespace scalekeeper::internal {
 namespace {
 
 constexpr int64_t kAlignment = 16;  // bytes
-constexpr int kFp8ComputeCapability = 89;
 // Multiples that 8-bit products want of K; of N for a high-precision D and for
 // an 8-bit one; and what N is padded to, which suits every D.
 constexpr int64_t kCodesDepth = 16;
@@ -313,19 +314,8 @@ MatmulPlanKey Call::KeyOf(const Product& product, const Placement& a,
 absl::Status Call::CheckMemory() const {
   RelaxedCaptureMode relaxed;
   const auto check = [this](absl::string_view what, const void* data) {
-    cudaPointerAttributes attributes = {};
-    SK_CUDA_RETURN_IF_ERROR(cudaPointerGetAttributes(&attributes, data));
-    if (attributes.type == cudaMemoryTypeManaged ||
-        (attributes.type == cudaMemoryTypeDevice &&
-         attributes.device == site_.device)) {
-      return absl::OkStatus();
-    }
-    return absl::InvalidArgumentError(absl::StrCat(
-        Name(p_), ": ", what, " is said to be on cuda:", site_.device,
-        ", but its memory is ",
-        attributes.type == cudaMemoryTypeDevice
-            ? absl::StrCat("on cuda:", attributes.device)
-            : "the host's"));
+    return scalekeeper::CheckMemory(p_.out.device, data,
+                                    absl::StrCat(Name(p_), ": ", what));
   };
   SK_RETURN_IF_ERROR(check("a", a_.values.data));
   SK_RETURN_IF_ERROR(check("b", b_.values.data));
@@ -436,11 +426,10 @@ absl::Status CheckOperands(const MatmulProblem& p, int compute_capability) {
     return absl::UnimplementedError(
         absl::StrCat(pair(), ", on CUDA want operands of one dtype"));
   }
-  if (compute_capability < kFp8ComputeCapability) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        pair(), ": FP8 needs compute capability 8.9 or newer; ",
-        Name(p.out.device), " has ", compute_capability / 10, ".",
-        compute_capability % 10, ", which has no FP8 tensor cores"));
+  const absl::Status fp8 = CheckHasFp8(p.out.device, compute_capability);
+  if (!fp8.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(pair(), ": ", fp8.message()));
   }
   return absl::OkStatus();
 }
