@@ -4,13 +4,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "recipe/policy_options.h"
 #include "recipe/recipe.h"
 #include "tools/command.h"
 #include "tools/commands.h"
 #include "tools/flag_set.h"
-#include "tools/json.h"
 #include "tools/load_recipe.h"
 
 namespace scalekeeper {
@@ -37,7 +37,8 @@ std::vector<Cell> Cells(const ResolvedModule& module) {
     const GemmPolicy& gemm = module.gemms[i];
     cells.push_back({gemm.high_precision
                          ? "high_precision"
-                         : absl::StrCat("fast_accum=", Text(gemm.fast_accum)),
+                         : absl::StrCat("fast_accum=", Text(gemm.fast_accum),
+                                        gemm.emulate ? " emulate=true" : ""),
                      module.gemm_origins[i]});
   }
   const AmaxReductionPolicy& reduction = module.amax_reduction;
