@@ -90,18 +90,20 @@ inline Policy BlockPolicy(Scaling scaling, Format format) {
 }
 
 inline Policy Fp32Blocks(BlockShape shape) {
-  Policy policy = Block(Scaling::kBlock, Format::kE4M3);
+  Policy policy = BlockPolicy(Scaling::kBlock, Format::kE4M3);
   policy.block.block_shape = shape;
   return policy;
 }
 inline Policy Mxfp8Policy(ScaleRounding rounding = ScaleRounding::kUp) {
-  Policy policy = Block(Scaling::kMxfp8, Format::kE4M3);
+  Policy policy = BlockPolicy(Scaling::kMxfp8, Format::kE4M3);
   policy.mxfp8.scale_rounding = rounding;
   return policy;
 }
-inline Policy Nvfp4Policy() { return Block(Scaling::kNvfp4, Format::kE2M1); }
+inline Policy Nvfp4Policy() {
+  return BlockPolicy(Scaling::kNvfp4, Format::kE2M1);
+}
 inline Policy RowwisePolicy() {
-  return Block(Scaling::kRowwise, Format::kE4M3);
+  return BlockPolicy(Scaling::kRowwise, Format::kE4M3);
 }
 inline std::vector<Policy> AllBlockPolicies() {
   return {RowwisePolicy(), Fp32Blocks(BlockShape::k1x128),
