@@ -77,7 +77,8 @@ struct BlockCastOutput {
 };
 
 // code = encode(x * scale of its block), and the blocks' scales; of kTiled one
-// entry per row of codes, padding is left alone.
+// entry per row of codes, padding is left alone. Writes nothing for a tensor
+// without elements.
 absl::Status BlockCast(const ConstTensorView& x, const BlockCastSpec& spec,
                        const BlockCastOutput& out, const RunIf& run,
                        Stream stream);
