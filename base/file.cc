@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -53,13 +54,17 @@ absl::Status WriteTo(const std::string& path, absl::string_view contents) {
 
 }  // namespace
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
+absl::StatusOr<std::string> ReadFile(const std::string& path,
+                                     size_t max_bytes) {
   const File file(std::fopen(path.c_str(), "rb"), &std::fclose);
   if (file == nullptr) return ErrnoStatus(errno, path);
   std::string contents;
   char block[1 << 16];
-  while (const size_t got = std::fread(block, 1, sizeof(block), file.get())) {
+  while (contents.size() < max_bytes) {
+    const size_t want = std::min(sizeof(block), max_bytes - contents.size());
+    const size_t got = std::fread(block, 1, want, file.get());
     contents.append(block, got);
+    if (got < want) break;
   }
   if (std::ferror(file.get()) != 0) return ErrnoStatus(errno, path);
   return contents;

@@ -5,6 +5,8 @@
 #ifndef SCALEKEEPER_BASE_FILE_H_
 #define SCALEKEEPER_BASE_FILE_H_
 
+#include <cstddef>
+#include <limits>
 #include <string>
 
 #include "absl/status/status.h"
@@ -13,7 +15,10 @@
 
 namespace scalekeeper {
 
-absl::StatusOr<std::string> ReadFile(const std::string& path);
+// The file's bytes, at most `max_bytes` of them.
+absl::StatusOr<std::string> ReadFile(
+    const std::string& path,
+    size_t max_bytes = std::numeric_limits<size_t>::max());
 
 // All or nothing: into a temporary file beside the target, then renamed over
 // it. Links are followed (the target is replaced, the link stays), the target's

@@ -1,8 +1,5 @@
 #include "recipe/check.h"
 
-#include <cmath>
-#include <limits>
-
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
 #include "re2/re2.h"
@@ -11,15 +8,12 @@
 namespace scalekeeper {
 namespace {
 
-constexpr char kScalings[] =
-    "one of high_precision, delayed, current (rowwise, block, mxfp8, nvfp4, "
-    "custom are not yet built)";
-
 class Checker {
  public:
   explicit Checker(Faults& faults) : faults_(faults) {}
 
   void Check(const RecipeSpec& spec) {
+    if (spec.defaults) defaults_ = &*spec.defaults;
     Range("", "schema_version", spec.schema_version);
     Defaults(spec.defaults);
     Rules("", spec.rules);
@@ -34,8 +28,7 @@ class Checker {
              const std::optional<int64_t>& value) {
     const IntegerLimits limits = LimitsOf(field);
     if (!value || limits.Allows(*value)) return true;
-    faults_.Add(absl::StrCat(prefix, field),
-                absl::StrCat("got ", *value, ", want ", limits.Want()));
+    AddRangeFault(absl::StrCat(prefix, field), *value, limits, faults_);
     return false;
   }
 
@@ -45,7 +38,7 @@ class Checker {
                   "got nothing, want a policy with a scaling for every role");
       return;
     }
-    Policies("defaults.", *defaults);
+    CheckPolicies("defaults.", *defaults, nullptr, faults_);
     if (defaults->all) return;
     const auto require = [&](const char* role,
                              const std::optional<PolicySpec>& policy) {
@@ -60,80 +53,6 @@ class Checker {
     require("grad", defaults->grad);
   }
 
-  void Policies(const std::string& prefix, const RolePoliciesSpec& spec) {
-    OnePolicy(prefix + "input", spec.input);
-    OnePolicy(prefix + "weight", spec.weight);
-    OnePolicy(prefix + "grad", spec.grad);
-    OnePolicy(prefix + "all", spec.all);
-  }
-
-  void OnePolicy(const std::string& path,
-                 const std::optional<PolicySpec>& policy) {
-    if (!policy) return;
-    std::visit(
-        [&](const auto& scaling) { CheckScaling(path, *policy, scaling); },
-        policy->scaling);
-  }
-
-  void CheckScaling(const std::string& path, const PolicySpec&,
-                    const std::monostate&) {
-    faults_.Add(path, absl::StrCat("got no scaling, want ", kScalings));
-  }
-
-  void CheckScaling(const std::string& path, const PolicySpec& policy,
-                    const HighPrecisionSpec& scaling) {
-    if (policy.format) {
-      faults_.Add(path + ".format",
-                  absl::StrCat("got ", Name(*policy.format),
-                               " beside high_precision, where it has no "
-                               "effect, want no format"));
-    }
-    if (scaling.dtype == DType::kUint8) {
-      faults_.Add(path + ".high_precision.dtype",
-                  "got uint8, want BF16, FP16 or FP32");
-    }
-  }
-
-  void CheckScaling(const std::string& path, const PolicySpec& policy,
-                    const DelayedSpec& scaling) {
-    Fp8Format(path, policy, "delayed");
-    Range(path + ".delayed.", "margin", scaling.margin);
-    Range(path + ".delayed.", "amax_history_len", scaling.amax_history_len);
-  }
-
-  void CheckScaling(const std::string& path, const PolicySpec& policy,
-                    const CurrentSpec& scaling) {
-    Fp8Format(path, policy, "current");
-    if (scaling.amax_epsilon) {
-      const double v = *scaling.amax_epsilon;
-      const bool fits = v >= 0 && v <= std::numeric_limits<float>::max() &&
-                        (v == 0 || static_cast<float>(v) > 0);
-      if (!fits) {
-        faults_.Add(path + ".current.amax_epsilon",
-                    absl::StrCat("got ", ShortestNumber(v),
-                                 ", want a finite float32 >= 0"));
-      }
-    }
-    if (scaling.amax_group) {
-      faults_.Add(path + ".current.amax_group",
-                  "not yet built, want no amax_group");
-    }
-  }
-
-  void CheckScaling(const std::string& path, const PolicySpec&,
-                    const NotBuiltSpec& scaling) {
-    faults_.Add(absl::StrCat(path, ".", Name(scaling.scaling)),
-                "not yet built, want high_precision, delayed or current");
-  }
-
-  void Fp8Format(const std::string& path, const PolicySpec& policy,
-                 absl::string_view scaling) {
-    if (policy.format == Format::kE2M1) {
-      faults_.Add(path + ".format", absl::StrCat("got E2M1 with ", scaling,
-                                                 ", want E4M3 or E5M2"));
-    }
-  }
-
   void Matmul(const std::string& path, const std::optional<MatmulSpec>& spec) {
     if (!spec) return;
     OneGemm(path + ".fprop", spec->fprop);
@@ -143,16 +62,16 @@ class Checker {
 
   void OneGemm(const std::string& path, const std::optional<GemmSpec>& spec) {
     if (!spec) return;
-    if (spec->fast_accum && spec->high_precision.value_or(false)) {
-      faults_.Add(path + ".fast_accum",
-                  absl::StrCat("got ", *spec->fast_accum ? "true" : "false",
+    if (!spec->high_precision.value_or(false)) return;
+    const auto no_effect = [&](absl::string_view field, bool value) {
+      faults_.Add(absl::StrCat(path, ".", field),
+                  absl::StrCat("got ", value ? "true" : "false",
                                " beside high_precision: true, where it has no "
-                               "effect, want no fast_accum"));
-    }
-    if (spec->emulate.value_or(false)) {
-      faults_.Add(path + ".emulate",
-                  "not yet built (it belongs to mxfp8 and nvfp4), want false");
-    }
+                               "effect, want no ",
+                               field));
+    };
+    if (spec->fast_accum) no_effect("fast_accum", *spec->fast_accum);
+    if (spec->emulate) no_effect("emulate", *spec->emulate);
   }
 
   void AmaxReduction(const std::string& path,
@@ -170,7 +89,7 @@ class Checker {
   }
 
   void ItemsOf(const std::string& prefix, const ItemsSpec& spec) {
-    Policies(prefix, spec);
+    CheckPolicies(prefix, spec, defaults_, faults_);
     Matmul(prefix + "matmul", spec.matmul);
     AmaxReduction(prefix + "amax_reduction", spec.amax_reduction);
   }
@@ -269,6 +188,7 @@ class Checker {
   }
 
   Faults& faults_;
+  const RolePoliciesSpec* defaults_ = nullptr;  // null if there are none
 };
 
 }  // namespace

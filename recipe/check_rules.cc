@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <vector>
@@ -145,18 +146,21 @@ class OperandChecker {
   void CheckClass(int selector, const NormalPhase* phase, const RuleList& own) {
     ++checks_;
     std::array<Giver, 3> givers;
-    std::array<bool, 3> is_e5m2 = {};
+    std::array<const Policy*, 3> policies = {};  // null: not known
     for (size_t i = 0; i < 3; ++i) {
       const Items* items = Find(selector, i, phase, own, givers[i]);
       if (items == nullptr || !items->policies[i]) continue;
-      is_e5m2[i] = IsE5M2(*items->policies[i]);
+      policies[i] = &*items->policies[i];
       givers[i].by_all = items->said_by_all[i];
     }
     for (Gemm gemm : kGemms) {
       const auto [role_a, role_b] = Operands(gemm);
-      const auto a = static_cast<size_t>(role_a);
-      const auto b = static_cast<size_t>(role_b);
-      if (!is_e5m2[a] || !is_e5m2[b]) continue;
+      const Policy* a = policies[static_cast<size_t>(role_a)];
+      const Policy* b = policies[static_cast<size_t>(role_b)];
+      if (a == nullptr || b == nullptr) continue;
+      const std::optional<OperandConflict> conflict =
+          FindConflict(gemm, *a, *b);
+      if (!conflict) continue;
       const auto g = static_cast<size_t>(gemm);
       Giver giver;
       const Items* items = Find(selector, 3 + g, phase, own, giver);
@@ -164,10 +168,10 @@ class OperandChecker {
           items->gemms[g]->high_precision) {
         continue;
       }
-      if (!reported_.emplace(gemm, *givers[a].path, *givers[b].path).second) {
-        continue;
-      }
-      AddOperandFault(gemm, givers[a], givers[b], "", faults_);
+      const Giver& at = givers[static_cast<size_t>(conflict->at)];
+      const Giver& other = givers[static_cast<size_t>(conflict->other)];
+      if (!reported_.emplace(gemm, *at.path, *other.path).second) continue;
+      AddOperandFault(*conflict, at, other, "", faults_);
     }
   }
 
@@ -216,7 +220,7 @@ void CheckHiddenRules(const NormalRecipe& recipe, Faults& faults) {
   }
 }
 
-void CheckOperandFormats(const NormalRecipe& recipe, Faults& faults) {
+void CheckOperands(const NormalRecipe& recipe, Faults& faults) {
   OperandChecker(recipe, faults).Run();
 }
 

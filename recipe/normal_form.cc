@@ -1,11 +1,32 @@
 #include "recipe/normal_form.h"
 
+#include <set>
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
 
 namespace scalekeeper {
 namespace {
+
+const std::optional<PolicySpec>& Named(const RolePoliciesSpec& spec,
+                                       Role role) {
+  switch (role) {
+    case Role::kInput:
+      return spec.input;
+    case Role::kWeight:
+      return spec.weight;
+    case Role::kGrad:
+      break;
+  }
+  return spec.grad;
+}
+
+// The policy that `spec` says for the role, or null.
+const PolicySpec* PolicyFor(const RolePoliciesSpec& spec, Role role) {
+  const std::optional<PolicySpec>& named = Named(spec, role);
+  if (named) return &*named;
+  return spec.all ? &*spec.all : nullptr;
+}
 
 // The field's own value, else the inherited one, else the default.
 template <typename T, typename D>
@@ -49,18 +70,81 @@ void Fill(const CurrentSpec& own, const CurrentSpec* base, Policy& out) {
   out.current.amax_epsilon =
       Pick(own.amax_epsilon, base ? &base->amax_epsilon : nullptr,
            out.current.amax_epsilon);
+  out.current.amax_group =
+      Pick(own.amax_group, base ? &base->amax_group : nullptr,
+           out.current.amax_group);
 }
 
-void Fill(const NotBuiltSpec& own, const NotBuiltSpec*, Policy& out) {
-  out.scaling = own.scaling;
+void Fill(const RowwiseSpec& own, const RowwiseSpec* base, Policy& out) {
+  Fill(static_cast<const CurrentSpec&>(own), base, out);
+  out.scaling = Scaling::kRowwise;
 }
 
-std::optional<Policy> Complete(const PolicySpec& own, const PolicySpec* base,
-                               Role role) {
+void Fill(const BlockSpec& own, const BlockSpec* base, Policy& out) {
+  out.scaling = Scaling::kBlock;
+  BlockOptions& b = out.block;
+  b.block_shape =
+      Pick(own.block_shape, base ? &base->block_shape : nullptr, b.block_shape);
+  b.power_2_scale =
+      Pick(own.power_2_scale, base ? &base->power_2_scale : nullptr,
+           b.power_2_scale);
+  b.amax_epsilon = Pick(own.amax_epsilon, base ? &base->amax_epsilon : nullptr,
+                        b.amax_epsilon);
+}
+
+void Fill(const Mxfp8Spec& own, const Mxfp8Spec* base, Policy& out) {
+  out.scaling = Scaling::kMxfp8;
+  Mxfp8Options& m = out.mxfp8;
+  m.scale_rounding =
+      Pick(own.scale_rounding, base ? &base->scale_rounding : nullptr,
+           m.scale_rounding);
+  m.two_dimensional =
+      Pick(own.two_dimensional, base ? &base->two_dimensional : nullptr,
+           m.two_dimensional);
+}
+
+void Fill(const Nvfp4Spec& own, const Nvfp4Spec* base, Policy& out) {
+  out.scaling = Scaling::kNvfp4;
+  Nvfp4Options& n = out.nvfp4;
+  n.two_dimensional =
+      Pick(own.two_dimensional, base ? &base->two_dimensional : nullptr,
+           n.two_dimensional);
+  n.stochastic_rounding =
+      Pick(own.stochastic_rounding, base ? &base->stochastic_rounding : nullptr,
+           n.stochastic_rounding);
+  n.random_hadamard =
+      Pick(own.random_hadamard, base ? &base->random_hadamard : nullptr,
+           n.random_hadamard);
+  n.four_over_six =
+      Pick(own.four_over_six, base ? &base->four_over_six : nullptr,
+           n.four_over_six);
+  n.seed = Pick(own.seed, base ? &base->seed : nullptr, n.seed);
+  n.amax_group =
+      Pick(own.amax_group, base ? &base->amax_group : nullptr, n.amax_group);
+}
+
+// Parameters are meant for one factory: another one does not inherit them.
+void Fill(const CustomSpec& own, const CustomSpec* base, Policy& out) {
+  out.scaling = Scaling::kCustom;
+  out.custom.factory =
+      Pick(own.factory, base ? &base->factory : nullptr, out.custom.factory);
+  if (base != nullptr && base->factory != out.custom.factory) base = nullptr;
+  out.custom.parameters = CanonicalJson(
+      Pick(own.parameters, base ? &base->parameters : nullptr, Parameters()));
+}
+
+}  // namespace
+
+std::optional<Policy> CompletePolicy(const PolicySpec& own,
+                                     const RolePoliciesSpec* defaults,
+                                     Role role) {
   if (std::holds_alternative<std::monostate>(own.scaling)) return std::nullopt;
+  const PolicySpec* base =
+      defaults == nullptr ? nullptr : PolicyFor(*defaults, role);
   const bool inherits =
       base != nullptr && base->scaling.index() == own.scaling.index();
   Policy policy;
+  policy.block.block_shape = DefaultBlockShape(role);
   std::visit(
       [&](const auto& scaling) {
         using S = std::decay_t<decltype(scaling)>;
@@ -77,32 +161,14 @@ std::optional<Policy> Complete(const PolicySpec& own, const PolicySpec* base,
   return policy;
 }
 
-const std::optional<PolicySpec>& Named(const RolePoliciesSpec& spec,
-                                       Role role) {
-  switch (role) {
-    case Role::kInput:
-      return spec.input;
-    case Role::kWeight:
-      return spec.weight;
-    case Role::kGrad:
-      break;
-  }
-  return spec.grad;
-}
-
-// The policy that `spec` says for the role, or null.
-const PolicySpec* PolicyFor(const RolePoliciesSpec& spec, Role role) {
-  const std::optional<PolicySpec>& named = Named(spec, role);
-  if (named) return &*named;
-  return spec.all ? &*spec.all : nullptr;
-}
+namespace {
 
 void FillPolicies(const RolePoliciesSpec& own,
                   const std::optional<RolePoliciesSpec>& defaults, Items& out) {
   for (Role role : kRoles) {
     if (const PolicySpec* policy = PolicyFor(own, role)) {
-      out.policies[static_cast<size_t>(role)] = Complete(
-          *policy, defaults ? PolicyFor(*defaults, role) : nullptr, role);
+      out.policies[static_cast<size_t>(role)] =
+          CompletePolicy(*policy, defaults ? &*defaults : nullptr, role);
       out.said_by_all[static_cast<size_t>(role)] = !Named(own, role);
     }
   }
@@ -218,12 +284,56 @@ NormalRecipe Normalize(const RecipeSpec& spec, const SourceMap& source) {
   return recipe;
 }
 
+namespace {
+
+// Calls visit(items) for every message that sets any.
+template <typename F>
+void ForEachItems(const NormalRecipe& recipe, const F& visit) {
+  visit(recipe.defaults);
+  for (const NormalRule& rule : recipe.rules) visit(rule.items);
+  for (const NormalPhase& phase : recipe.phases) {
+    visit(phase.items);
+    for (const NormalRule& rule : phase.rules) visit(rule.items);
+  }
+}
+
+const std::string& AmaxGroup(const Policy& policy) {
+  return policy.scaling == Scaling::kNvfp4 ? policy.nvfp4.amax_group
+                                           : policy.current.amax_group;
+}
+
+}  // namespace
+
+std::vector<std::string> GroupNames(const NormalRecipe& recipe) {
+  std::set<std::string> names;
+  bool any_delayed = false;
+  ForEachItems(recipe, [&](const Items& items) {
+    for (const std::optional<Policy>& policy : items.policies) {
+      if (!policy) continue;
+      any_delayed |= policy->scaling == Scaling::kDelayed;
+      if (!AmaxGroup(*policy).empty()) names.insert(AmaxGroup(*policy));
+    }
+  });
+  if (any_delayed) {
+    ForEachItems(recipe, [&](const Items& items) {
+      if (items.amax_reduction && items.amax_reduction->enabled) {
+        names.insert(items.amax_reduction->group);
+      }
+    });
+  }
+  return {names.begin(), names.end()};
+}
+
 Format DefaultFormat(Scaling scaling, Role role) {
   if (scaling == Scaling::kNvfp4) return Format::kE2M1;
   if (scaling == Scaling::kBlock || scaling == Scaling::kMxfp8) {
     return Format::kE4M3;
   }
   return role == Role::kGrad ? Format::kE5M2 : Format::kE4M3;
+}
+
+BlockShape DefaultBlockShape(Role role) {
+  return role == Role::kWeight ? BlockShape::k128x128 : BlockShape::k1x128;
 }
 
 GemmPolicy DefaultGemmPolicy(Gemm gemm) {
@@ -244,19 +354,56 @@ std::array<Role, 2> Operands(Gemm gemm) {
   return {Role::kInput, Role::kGrad};
 }
 
+namespace {
+
 bool IsE5M2(const Policy& policy) {
   return policy.scaling != Scaling::kHighPrecision &&
          policy.format == Format::kE5M2;
 }
 
-void AddOperandFault(Gemm gemm, const Giver& a, const Giver& b,
-                     absl::string_view whom, Faults& faults) {
-  const auto [role, other] = Operands(gemm);
+bool IsTransformed(const Policy& policy) {
+  return policy.scaling == Scaling::kNvfp4 && policy.nvfp4.random_hadamard;
+}
+
+}  // namespace
+
+std::optional<OperandConflict> FindConflict(Gemm gemm, const Policy& a,
+                                            const Policy& b) {
+  const auto [role_a, role_b] = Operands(gemm);
+  if (IsE5M2(a) && IsE5M2(b)) {
+    return OperandConflict{
+        role_a,
+        role_b,
+        "format",
+        "E5M2",
+        "is E5M2 too",
+        absl::StrCat("at most one E5M2 operand in ", Name(gemm))};
+  }
+  if (gemm == Gemm::kWgrad && IsTransformed(a) != IsTransformed(b)) {
+    const bool at_a = IsTransformed(a);
+    const Policy& other = at_a ? b : a;
+    return OperandConflict{
+        at_a ? role_a : role_b,
+        at_a ? role_b : role_a,
+        "nvfp4.random_hadamard",
+        "true",
+        other.scaling == Scaling::kNvfp4
+            ? "has false"
+            : absl::StrCat("is ", Name(other.scaling)),
+        absl::StrCat("it for both operands of ", Name(gemm), " or for none")};
+  }
+  return std::nullopt;
+}
+
+void AddOperandFault(const OperandConflict& conflict, const Giver& at,
+                     const Giver& other, absl::string_view whom,
+                     Faults& faults) {
   faults.Add(
-      absl::StrCat(*a.path, ".", a.by_all ? "all" : Name(role), ".format"),
-      absl::StrCat("got E5M2 for ", Name(role), whom, " while ", Name(other),
-                   " is E5M2 too (", *b.origin,
-                   "), want at most one E5M2 operand in ", Name(gemm)));
+      absl::StrCat(*at.path, ".", at.by_all ? "all" : Name(conflict.at), ".",
+                   conflict.field),
+      absl::StrCat("got ", conflict.got, " for ", Name(conflict.at), whom,
+                   " while ", Name(conflict.other), " ", conflict.other_says,
+                   " (", *other.origin, "), want ", conflict.want));
 }
 
 }  // namespace scalekeeper

@@ -69,16 +69,25 @@ struct NormalRecipe {
 // that need the normal form can report together with the others.
 NormalRecipe Normalize(const RecipeSpec& spec, const SourceMap& source);
 
+// Sorted: the amax_group of every policy, and, where any policy is delayed, the
+// group of every amax_reduction (the recipe's own default included).
+std::vector<std::string> GroupNames(const NormalRecipe& recipe);
+
+// What `own` says for the role, with what it leaves unset inherited from
+// `defaults` (may be null) or the documented default; nullopt without scaling.
+std::optional<Policy> CompletePolicy(const PolicySpec& own,
+                                     const RolePoliciesSpec* defaults,
+                                     Role role);
+
 // What a policy gets that does not say a format.
 Format DefaultFormat(Scaling scaling, Role role);
+// What a policy with `block` gets that does not say a shape.
+BlockShape DefaultBlockShape(Role role);
 // What holds for a GEMM that nothing sets.
 GemmPolicy DefaultGemmPolicy(Gemm gemm);
 
 // The operands of a GEMM, the gradient last.
 std::array<Role, 2> Operands(Gemm gemm);
-
-// Whether the policy yields E5M2 codes.
-bool IsE5M2(const Policy& policy);
 
 // Who gives a policy: for finding its text and for telling people.
 struct Giver {
@@ -87,10 +96,27 @@ struct Giver {
   bool by_all = false;                  // says it through `all`
 };
 
-// The fault of two E5M2 operands in one GEMM, reported at the first of
-// Operands(gemm), which `a` gives; `whom` may add `for module "x"`.
-void AddOperandFault(Gemm gemm, const Giver& a, const Giver& b,
-                     absl::string_view whom, Faults& faults);
+// Two operands that one GEMM cannot have together, whatever the chip: both E5M2
+// (no hardware multiplies them), or only one of them transformed by
+// random_hadamard (the transforms of the two cancel).
+struct OperandConflict {
+  Role at = Role::kInput;  // where it is reported
+  Role other = Role::kInput;
+  absl::string_view field;  // of `at`'s policy: "format"
+  absl::string_view got;    // its value
+  std::string other_says;   // "is E5M2 too"
+  std::string want;
+};
+
+// `a` and `b` in the order of Operands(gemm); nullopt if they fit.
+std::optional<OperandConflict> FindConflict(Gemm gemm, const Policy& a,
+                                            const Policy& b);
+
+// `at` and `other` give the two roles of the conflict; `whom` may add
+// ` of module "x"`.
+void AddOperandFault(const OperandConflict& conflict, const Giver& at,
+                     const Giver& other, absl::string_view whom,
+                     Faults& faults);
 
 }  // namespace scalekeeper
 

@@ -4,10 +4,6 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <memory>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -40,6 +36,10 @@ class FirstError : public google::protobuf::io::ErrorCollector {
  private:
   std::optional<ParserComplaint> error_;
 };
+
+// Enough for kMaxParameterDepth objects, three messages each, in a phase's
+// rule.
+constexpr int kMaxMessageDepth = 64;
 
 absl::Status FaultAt(absl::string_view file, SourcePosition position,
                      absl::string_view message) {
@@ -82,6 +82,7 @@ absl::StatusOr<ParsedRecipe> ParseRecipeText(absl::string_view text,
   TextFormat::Parser parser;
   parser.RecordErrorsTo(&errors);
   parser.WriteLocationsTo(&locations);
+  parser.SetRecursionLimit(kMaxMessageDepth);
   proto::Recipe message;
   if (!parser.ParseFromString(std::string(text), &message)) {
     return absl::InvalidArgumentError(
@@ -90,29 +91,6 @@ absl::StatusOr<ParsedRecipe> ParseRecipeText(absl::string_view text,
   ParsedRecipe parsed = SpecFromProto(message, locations, source);
   parsed.source.file = std::string(file);
   return parsed;
-}
-
-absl::StatusOr<std::string> ReadRecipeFile(const std::string& path) {
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
-      std::fopen(path.c_str(), "rb"), &std::fclose);
-  std::string text;
-  if (file != nullptr) {
-    char buffer[65536];
-    size_t count = 0;
-    while (text.size() <= kMaxRecipeBytes &&
-           (count = std::fread(buffer, 1, sizeof(buffer), file.get())) > 0) {
-      text.append(buffer, count);
-    }
-    if (std::ferror(file.get()) == 0) return text;
-  }
-  const int error = errno;
-  const std::string message =
-      absl::StrCat(path, ": cannot be read: ", std::strerror(error));
-  if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(message);
-  if (error == EACCES || error == EPERM) {
-    return absl::PermissionDeniedError(message);
-  }
-  return absl::UnavailableError(message);
 }
 
 }  // namespace scalekeeper

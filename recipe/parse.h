@@ -31,10 +31,6 @@ struct ParsedRecipe {
 absl::StatusOr<ParsedRecipe> ParseRecipeText(absl::string_view text,
                                              absl::string_view file);
 
-// The bytes of a file, at most kMaxRecipeBytes + 1 of them. NotFound,
-// PermissionDenied or Unavailable, naming the path, when it cannot be read.
-absl::StatusOr<std::string> ReadRecipeFile(const std::string& path);
-
 }  // namespace scalekeeper
 
 #endif  // SCALEKEEPER_RECIPE_PARSE_H_

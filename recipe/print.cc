@@ -13,6 +13,10 @@
 namespace scalekeeper {
 namespace {
 
+std::string TextFormatString(absl::string_view text) {
+  return absl::StrCat("\"", absl::CHexEscape(text), "\"");
+}
+
 class Printer {
  public:
   Printer(int depth, std::string& out) : depth_(depth), out_(out) {}
@@ -29,7 +33,9 @@ class Printer {
     } else if constexpr (std::is_same_v<T, double>) {
       Scalar(name, ShortestNumber(*value));
     } else if constexpr (std::is_same_v<T, std::string>) {
-      Scalar(name, absl::StrCat("\"", absl::CHexEscape(*value), "\""));
+      Scalar(name, TextFormatString(*value));
+    } else if constexpr (std::is_same_v<T, Parameters>) {
+      Struct(name, *value);
     } else {
       Nested(name, *value);
     }
@@ -41,15 +47,14 @@ class Printer {
   }
 
   void operator()(const char*, const ScalingSpec& scaling) {
-    if (const auto* hp = std::get_if<HighPrecisionSpec>(&scaling)) {
-      Nested(Name(Scaling::kHighPrecision), *hp);
-    } else if (const auto* delayed = std::get_if<DelayedSpec>(&scaling)) {
-      Nested(Name(Scaling::kDelayed), *delayed);
-    } else if (const auto* current = std::get_if<CurrentSpec>(&scaling)) {
-      Nested(Name(Scaling::kCurrent), *current);
-    } else if (const auto* other = std::get_if<NotBuiltSpec>(&scaling)) {
-      Nested(Name(other->scaling), *other);
-    }
+    std::visit(
+        [&](const auto& spec) {
+          using S = std::decay_t<decltype(spec)>;
+          if constexpr (!std::is_same_v<S, std::monostate>) {
+            Nested(Name(ScalingOf(scaling)), spec);
+          }
+        },
+        scaling);
   }
 
  private:
@@ -59,9 +64,16 @@ class Printer {
 
   template <typename Spec>
   void Nested(absl::string_view name, const Spec& spec) {
+    Message(name,
+            [&spec](Printer& inner) { FieldsOf<Spec>::Visit(spec, inner); });
+  }
+
+  // What `print_fields(inner printer)` prints, in braces.
+  template <typename F>
+  void Message(absl::string_view name, const F& print_fields) {
     std::string body;
-    Printer printer(depth_ + 1, body);
-    FieldsOf<Spec>::Visit(spec, printer);
+    Printer inner(depth_ + 1, body);
+    print_fields(inner);
     const std::string indent(Indent(), ' ');
     if (body.empty()) {
       absl::StrAppend(&out_, indent, name, " {}\n");
@@ -69,6 +81,37 @@ class Printer {
       absl::StrAppend(&out_, indent, name, " {\n", body, indent, "}\n");
     }
   }
+
+  // google.protobuf.Struct.
+  void Struct(absl::string_view name, const Parameters& parameters) {
+    Message(name, [&parameters](Printer& inner) {
+      for (const auto& field : parameters) {
+        inner.Message("fields", [&field](Printer& entry) {
+          entry.Scalar("key", TextFormatString(field.first));
+          entry.Value("value", field.second);
+        });
+      }
+    });
+  }
+
+  // google.protobuf.Value.
+  void Value(absl::string_view name, const ParameterValue& value) {
+    Message(name, [&value](Printer& inner) {
+      std::visit([&inner](const auto& v) { inner.Kind(v); }, value.value);
+    });
+  }
+  void Kind(std::nullptr_t) { Scalar("null_value", "NULL_VALUE"); }
+  void Kind(bool v) { Scalar("bool_value", v ? "true" : "false"); }
+  void Kind(double v) { Scalar("number_value", ShortestNumber(v)); }
+  void Kind(const std::string& v) {
+    Scalar("string_value", TextFormatString(v));
+  }
+  void Kind(const ParameterList& v) {
+    Message("list_value", [&v](Printer& inner) {
+      for (const ParameterValue& element : v) inner.Value("values", element);
+    });
+  }
+  void Kind(const Parameters& v) { Struct("struct_value", v); }
 
   size_t Indent() const { return static_cast<size_t>(depth_) * 2; }
 

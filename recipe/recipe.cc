@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/file.h"
 #include "base/status_macros.h"
 #include "recipe/check.h"
 #include "recipe/effective_fields.h"
@@ -25,13 +26,14 @@ struct Recipe::Rep {
   std::vector<int> active;          // index into normal.phases, or -1
   std::vector<EffectiveField> fields;
   std::string fingerprint;
+  std::vector<std::string> group_names;
 };
 
 Recipe::Recipe(std::shared_ptr<const Rep> rep) : rep_(std::move(rep)) {}
 
 absl::StatusOr<Recipe> Recipe::Load(absl::string_view preset_or_path) {
-  absl::StatusOr<std::string> text =
-      ReadRecipeFile(std::string(preset_or_path));
+  const absl::StatusOr<std::string> text =
+      ReadFile(std::string(preset_or_path), kMaxRecipeBytes + 1);
   if (text.ok()) return Parse(*text, preset_or_path);
   if (text.status().code() != absl::StatusCode::kNotFound) {
     return text.status();
@@ -63,7 +65,7 @@ absl::StatusOr<Recipe> Recipe::Build(std::shared_ptr<Rep> rep, Faults faults) {
   CheckSpec(rep->spec, faults);
   rep->normal = Normalize(rep->spec, rep->source);
   CheckHiddenRules(rep->normal, faults);
-  CheckOperandFormats(rep->normal, faults);
+  CheckOperands(rep->normal, faults);
   SK_RETURN_IF_ERROR(faults.ToStatus());
   rep->name = rep->spec.name.value_or("");
   rep->description = rep->spec.description.value_or("");
@@ -78,6 +80,7 @@ absl::StatusOr<Recipe> Recipe::Build(std::shared_ptr<Rep> rep, Faults faults) {
   }
   rep->fields = EffectiveFields(rep->normal);
   rep->fingerprint = FingerprintOf(rep->fields);
+  rep->group_names = GroupNames(rep->normal);
   return Recipe(std::move(rep));
 }
 
@@ -112,6 +115,10 @@ absl::StatusOr<ResolvedModules> Recipe::ResolveSome(
     absl::Span<const std::string> modules) const {
   return ResolveModules(rep_->normal, rep_->source, rep_->active, modules,
                         IdleRules::kAllowed);
+}
+
+const std::vector<std::string>& Recipe::group_names() const {
+  return rep_->group_names;
 }
 
 std::string Recipe::ToString() const { return PrintSpec(rep_->spec); }

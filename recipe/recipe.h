@@ -72,7 +72,8 @@ class Recipe {
   // What every module gets in every phase. Fails, all faults at once, on: an
   // empty or repeated module name, a rule that matches none of them (unless
   // `optional`), a rule whose modules' items are all taken by earlier rules,
-  // two E5M2 operands in one GEMM.
+  // two E5M2 operands in one GEMM, random_hadamard on one operand of wgrad
+  // alone.
   absl::StatusOr<ResolvedModules> Resolve(
       absl::Span<const std::string> modules) const;
 
@@ -81,6 +82,11 @@ class Recipe {
   // other layers than those of these names.
   absl::StatusOr<ResolvedModules> ResolveSome(
       absl::Span<const std::string> modules) const;
+
+  // The groups of ranks that the recipe names, sorted: those of its
+  // amax_reductions (when anything is delayed) and every amax_group. A program
+  // binds communicators to them.
+  const std::vector<std::string>& group_names() const;
 
   // Canonical text: loads again to an equal recipe.
   std::string ToString() const;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -300,15 +301,15 @@ class Resolver {
   void CheckOperands(const NormalPhase* phase, const Class& c,
                      const ResolvedModule& out) {
     for (Gemm gemm : kGemms) {
+      if (out.gemm(gemm).high_precision) continue;
       const auto [a, b] = Operands(gemm);
-      if (out.gemm(gemm).high_precision || !IsE5M2(out.policy(a)) ||
-          !IsE5M2(out.policy(b))) {
-        continue;
-      }
-      const Giver& giver_a = givers_[static_cast<size_t>(a)];
-      const Giver& giver_b = givers_[static_cast<size_t>(b)];
-      if (!reported_.emplace(gemm, giver_a.path, giver_b.path).second) continue;
-      AddOperandFault(gemm, giver_a, giver_b,
+      const std::optional<OperandConflict> conflict =
+          FindConflict(gemm, out.policy(a), out.policy(b));
+      if (!conflict) continue;
+      const Giver& at = givers_[static_cast<size_t>(conflict->at)];
+      const Giver& other = givers_[static_cast<size_t>(conflict->other)];
+      if (!reported_.emplace(gemm, at.path, other.path).second) continue;
+      AddOperandFault(*conflict, at, other,
                       absl::StrCat(" of module ", Quoted(c.example),
                                    phase == nullptr ? "" : " in ",
                                    phase == nullptr ? "" : phase->path),
@@ -340,7 +341,7 @@ class Resolver {
   std::vector<ResolvedModule> distinct_;
   std::vector<std::string> warnings_;
   std::array<Giver, 3> givers_;  // by Role, of the class being resolved
-  // Pairs of E5M2 operands that faults_ has already.
+  // Conflicts of operands that faults_ has already.
   std::set<std::tuple<Gemm, const std::string*, const std::string*>> reported_;
 };
 

@@ -44,6 +44,19 @@ struct SchemaEnum<FirstStep> {
   static absl::string_view NameOf(FirstStep v) { return Name(v); }
 };
 
+template <>
+struct SchemaEnum<BlockShape> {
+  static constexpr std::array<BlockShape, 2> kValues = {BlockShape::k1x128,
+                                                        BlockShape::k128x128};
+  static absl::string_view NameOf(BlockShape v) { return Name(v); }
+};
+template <>
+struct SchemaEnum<ScaleRounding> {
+  static constexpr std::array<ScaleRounding, 2> kValues = {
+      ScaleRounding::kUp, ScaleRounding::kOcpFloor};
+  static absl::string_view NameOf(ScaleRounding v) { return Name(v); }
+};
+
 }  // namespace scalekeeper
 
 #endif  // SCALEKEEPER_RECIPE_SCHEMA_ENUM_H_

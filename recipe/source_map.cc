@@ -41,6 +41,12 @@ void Faults::Add(absl::string_view path, absl::string_view message) {
   faults_.push_back({position, std::move(line)});
 }
 
+std::string Faults::AsWritten(absl::string_view path, int64_t value) const {
+  const auto spelling = source_.spellings.find(path);
+  if (spelling == source_.spellings.end()) return absl::StrCat(value);
+  return absl::StrCat(spelling->second, " (", value, ")");
+}
+
 absl::Status Faults::ToStatus() const {
   if (faults_.empty()) return absl::OkStatus();
   std::vector<const Fault*> sorted;

@@ -5,6 +5,7 @@
 #ifndef SCALEKEEPER_RECIPE_SOURCE_MAP_H_
 #define SCALEKEEPER_RECIPE_SOURCE_MAP_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct SourcePosition {
 struct SourceMap {
   std::string file;  // as shown in errors; empty for a recipe built in code
   absl::flat_hash_map<std::string, SourcePosition> positions;  // by field path
+  // By field path: integers that the text spells in another way, as "0x21".
+  absl::flat_hash_map<std::string, std::string> spellings;
 
   // Of the field, else of the nearest enclosing one that is in the text, else
   // the start of the file.
@@ -42,6 +45,9 @@ class Faults {
 
   // Adds "file:line:column: error: path: message".
   void Add(absl::string_view path, absl::string_view message);
+
+  // The value as people know it: "0x21 (33)" if that is how the text has it.
+  std::string AsWritten(absl::string_view path, int64_t value) const;
 
   bool empty() const { return faults_.empty(); }
   size_t size() const { return faults_.size(); }

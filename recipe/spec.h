@@ -24,6 +24,7 @@
 #include <variant>
 #include <vector>
 
+#include "recipe/parameters.h"
 #include "recipe/policy.h"
 
 namespace scalekeeper {
@@ -43,17 +44,38 @@ struct DelayedSpec {
 struct CurrentSpec {
   std::optional<bool> power_2_scale;
   std::optional<double> amax_epsilon;     // finite, >= 0
-  std::optional<std::string> amax_group;  // not yet built
+  std::optional<std::string> amax_group;  // not empty
 };
 
-// A scaling that the schema names and this version cannot do (rowwise, block,
-// mxfp8, nvfp4, custom). Create refuses it by name.
-struct NotBuiltSpec {
-  Scaling scaling = Scaling::kRowwise;
+struct RowwiseSpec : CurrentSpec {};
+
+struct BlockSpec {
+  std::optional<BlockShape> block_shape;
+  std::optional<bool> power_2_scale;
+  std::optional<double> amax_epsilon;  // finite, >= 0
 };
 
-using ScalingSpec = std::variant<std::monostate, HighPrecisionSpec, DelayedSpec,
-                                 CurrentSpec, NotBuiltSpec>;
+struct Mxfp8Spec {
+  std::optional<ScaleRounding> scale_rounding;
+  std::optional<bool> two_dimensional;
+};
+
+struct Nvfp4Spec {
+  std::optional<bool> two_dimensional, stochastic_rounding, random_hadamard,
+      four_over_six;
+  std::optional<int64_t> seed;
+  std::optional<std::string> amax_group;  // not empty
+};
+
+struct CustomSpec {
+  std::optional<std::string> factory;  // required, not empty
+  std::optional<Parameters> parameters;
+};
+
+// The alternatives after std::monostate are in the order of Scaling.
+using ScalingSpec =
+    std::variant<std::monostate, HighPrecisionSpec, DelayedSpec, CurrentSpec,
+                 RowwiseSpec, BlockSpec, Mxfp8Spec, Nvfp4Spec, CustomSpec>;
 
 struct PolicySpec {
   std::optional<Format> format;
@@ -66,6 +88,21 @@ struct PolicySpec {
     return {std::nullopt, options};
   }
   static PolicySpec Current(CurrentSpec options = {}) {
+    return {std::nullopt, std::move(options)};
+  }
+  static PolicySpec Rowwise(RowwiseSpec options = {}) {
+    return {std::nullopt, std::move(options)};
+  }
+  static PolicySpec Block(BlockSpec options = {}) {
+    return {std::nullopt, options};
+  }
+  static PolicySpec Mxfp8(Mxfp8Spec options = {}) {
+    return {std::nullopt, options};
+  }
+  static PolicySpec Nvfp4(Nvfp4Spec options = {}) {
+    return {std::nullopt, std::move(options)};
+  }
+  static PolicySpec Custom(CustomSpec options) {
     return {std::nullopt, std::move(options)};
   }
 };

@@ -2,8 +2,8 @@
 // comparing all walk it, so that a new field is added in one place.
 //
 // FieldsOf<Spec>::Visit(spec, visitor) calls visitor(field_name, member) for
-// each field. Members are std::optional of a scalar, enum or nested spec, a
-// std::vector of nested specs, or a ScalingSpec (field name "scaling").
+// each field. Members are std::optional of a scalar, enum, Parameters or nested
+// spec, a std::vector of nested specs, or a ScalingSpec (field name "scaling").
 //
 // Example:
 //   struct Counter {
@@ -20,6 +20,11 @@ namespace scalekeeper {
 
 template <typename Spec>
 struct FieldsOf;
+
+// Which scaling a ScalingSpec names; not for std::monostate.
+inline Scaling ScalingOf(const ScalingSpec& spec) {
+  return static_cast<Scaling>(spec.index() - 1);
+}
 
 template <>
 struct FieldsOf<HighPrecisionSpec> {
@@ -51,11 +56,48 @@ struct FieldsOf<CurrentSpec> {
   }
 };
 
-// Its fields are not read: Create refuses the scaling as a whole.
 template <>
-struct FieldsOf<NotBuiltSpec> {
+struct FieldsOf<RowwiseSpec> : FieldsOf<CurrentSpec> {};
+
+template <>
+struct FieldsOf<BlockSpec> {
   template <typename S, typename V>
-  static void Visit(S&, V&) {}
+  static void Visit(S& s, V& v) {
+    v("block_shape", s.block_shape);
+    v("power_2_scale", s.power_2_scale);
+    v("amax_epsilon", s.amax_epsilon);
+  }
+};
+
+template <>
+struct FieldsOf<Mxfp8Spec> {
+  template <typename S, typename V>
+  static void Visit(S& s, V& v) {
+    v("scale_rounding", s.scale_rounding);
+    v("two_dimensional", s.two_dimensional);
+  }
+};
+
+template <>
+struct FieldsOf<Nvfp4Spec> {
+  template <typename S, typename V>
+  static void Visit(S& s, V& v) {
+    v("two_dimensional", s.two_dimensional);
+    v("stochastic_rounding", s.stochastic_rounding);
+    v("random_hadamard", s.random_hadamard);
+    v("four_over_six", s.four_over_six);
+    v("seed", s.seed);
+    v("amax_group", s.amax_group);
+  }
+};
+
+template <>
+struct FieldsOf<CustomSpec> {
+  template <typename S, typename V>
+  static void Visit(S& s, V& v) {
+    v("factory", s.factory);
+    v("parameters", s.parameters);
+  }
 };
 
 template <>

@@ -1,11 +1,15 @@
 #include "recipe/spec_from_proto.h"
 
+#include <google/protobuf/struct.pb.h>
+
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/text.h"
 #include "recipe/schema_enum.h"
 #include "recipe/spec_fields.h"
 #include "recipe/syntax_fault.h"
@@ -32,25 +36,75 @@ E EnumFromName(absl::string_view name) {
   return SchemaEnum<E>::kValues[0];
 }
 
+// google.protobuf.Struct -> Parameters.
+struct ParametersReader {
+  std::string path;  // of the field, for faults
+  ParsedRecipe& parsed;
+
+  Parameters Read(const google::protobuf::Struct& message) {
+    Parameters parameters;
+    for (const auto& [name, value] : message.fields()) {
+      parameters.emplace(name, Read(name, value));
+    }
+    return parameters;
+  }
+
+  // `name` is that of the field of `parameters` that the value belongs to.
+  ParameterValue Read(const std::string& name,
+                      const google::protobuf::Value& value) {
+    switch (value.kind_case()) {
+      case google::protobuf::Value::kNullValue:
+        return {nullptr};
+      case google::protobuf::Value::kNumberValue:
+        return {value.number_value()};
+      case google::protobuf::Value::kStringValue:
+        return {value.string_value()};
+      case google::protobuf::Value::kBoolValue:
+        return {value.bool_value()};
+      case google::protobuf::Value::kStructValue:
+        return {Read(value.struct_value())};
+      case google::protobuf::Value::kListValue: {
+        ParameterList list;
+        for (const google::protobuf::Value& element :
+             value.list_value().values()) {
+          list.push_back(Read(name, element));
+        }
+        return {std::move(list)};
+      }
+      case google::protobuf::Value::KIND_NOT_SET:
+        break;
+    }
+    parsed.faults.emplace_back(
+        path, absl::StrCat("got no value for ", Quoted(name),
+                           ", want one of null_value, number_value, "
+                           "string_value, bool_value, struct_value, "
+                           "list_value"));
+    return {nullptr};
+  }
+};
+
 // Visits the fields of one spec and fills them from the message of that type.
 class Reader {
  public:
   Reader(const Message& message, const TextFormat::ParseInfoTree* locations,
-         std::string prefix, const SourceText& text, ParsedRecipe& parsed)
+         std::string prefix, const SourceText& text, const TextTrail& trail,
+         ParsedRecipe& parsed)
       : message_(message),
         reflection_(*message.GetReflection()),
         locations_(locations),
         prefix_(std::move(prefix)),
         text_(text),
+        trail_(trail),
         parsed_(parsed) {}
 
   template <typename T>
   void operator()(const char* name, std::optional<T>& out) {
     const FieldDescriptor* field = Find(name);
     if (!reflection_.HasField(message_, field)) return;
-    Note(field, -1, name);
+    const size_t offset = Note(field, -1, name);
     if constexpr (std::is_same_v<T, int64_t>) {
       out = reflection_.GetInt64(message_, field);
+      NoteSpelling(*out, offset, name);
     } else if constexpr (std::is_same_v<T, double>) {
       out = reflection_.GetDouble(message_, field);
     } else if constexpr (std::is_same_v<T, bool>) {
@@ -59,6 +113,10 @@ class Reader {
       out = reflection_.GetString(message_, field);
     } else if constexpr (std::is_enum_v<T>) {
       out = EnumFromName<T>(reflection_.GetEnum(message_, field)->name());
+    } else if constexpr (std::is_same_v<T, Parameters>) {
+      ParametersReader reader = {absl::StrCat(prefix_, name), parsed_};
+      out = reader.Read(static_cast<const google::protobuf::Struct&>(
+          reflection_.GetMessage(message_, field)));
     } else {
       Nested(reflection_.GetMessage(message_, field), field, -1, name,
              out.emplace());
@@ -85,33 +143,56 @@ class Reader {
     const std::string& name = field->name();
     Note(field, -1, name);
     const Message& nested = reflection_.GetMessage(message_, field);
-    if (name == Name(Scaling::kHighPrecision)) {
-      Nested(nested, field, -1, name, out.emplace<HighPrecisionSpec>());
-    } else if (name == Name(Scaling::kDelayed)) {
-      Nested(nested, field, -1, name, out.emplace<DelayedSpec>());
-    } else if (name == Name(Scaling::kCurrent)) {
-      Nested(nested, field, -1, name, out.emplace<CurrentSpec>());
-    } else {
-      for (Scaling scaling :
-           {Scaling::kRowwise, Scaling::kBlock, Scaling::kMxfp8,
-            Scaling::kNvfp4, Scaling::kCustom}) {
-        if (name == Name(scaling)) out = NotBuiltSpec{scaling};
+    Alternative<1>(nested, field, out);
+  }
+
+ private:
+  // Fills the alternative of `out`, the I-th or a later one, that the field
+  // names.
+  template <size_t I>
+  void Alternative(const Message& message, const FieldDescriptor* field,
+                   ScalingSpec& out) {
+    if constexpr (I < std::variant_size_v<ScalingSpec>) {
+      ScalingSpec spec(std::in_place_index<I>);
+      if (field->name() == Name(ScalingOf(spec))) {
+        Nested(message, field, -1, field->name(), std::get<I>(spec));
+        out = std::move(spec);
+      } else {
+        Alternative<I + 1>(message, field, out);
       }
     }
   }
 
- private:
   const FieldDescriptor* Find(const char* name) const {
     return message_.GetDescriptor()->FindFieldByName(name);
   }
 
-  void Note(const FieldDescriptor* field, int index, absl::string_view name) {
-    if (locations_ == nullptr) return;
-    const TextFormat::ParseLocation at = locations_->GetLocation(field, index);
-    const size_t offset = text_.Offset(at.line, at.column);
+  // Keeps the place of the field, or of its element `index`; its offset.
+  size_t Note(const FieldDescriptor* field, int index, absl::string_view name) {
     const std::string path = absl::StrCat(prefix_, name);
+    size_t offset = 0;
+    if (index < 0) {
+      const TextFormat::ParseLocation at =
+          locations_->GetLocation(field, index);
+      offset = text_.Offset(at.line, at.column);
+    } else {  // of a [ list ] the parser keeps one place only
+      offset = trail_.ElementOffset(path);
+    }
     if (field->enum_type() != nullptr) CheckNamed(*field, path, offset);
     parsed_.source.positions[path] = text_.Position(offset);
+    return offset;
+  }
+
+  void NoteSpelling(int64_t value, size_t offset, absl::string_view name) {
+    TextToken token = ValueToken(text_.text(), offset);
+    std::string spelling(token.text);
+    if (spelling == "-") {
+      token = NextToken(text_.text(), token.offset + 1);
+      absl::StrAppend(&spelling, token.text);
+    }
+    if (spelling != absl::StrCat(value)) {
+      parsed_.source.spellings[absl::StrCat(prefix_, name)] = spelling;
+    }
   }
 
   // The parser takes enum values by number too; a recipe must name them.
@@ -128,11 +209,8 @@ class Reader {
   template <typename Spec>
   void Nested(const Message& message, const FieldDescriptor* field, int index,
               absl::string_view name, Spec& out) {
-    Reader reader(message,
-                  locations_ == nullptr
-                      ? nullptr
-                      : locations_->GetTreeForNested(field, index),
-                  absl::StrCat(prefix_, name, "."), text_, parsed_);
+    Reader reader(message, locations_->GetTreeForNested(field, index),
+                  absl::StrCat(prefix_, name, "."), text_, trail_, parsed_);
     FieldsOf<Spec>::Visit(out, reader);
   }
 
@@ -141,6 +219,7 @@ class Reader {
   const TextFormat::ParseInfoTree* locations_;
   const std::string prefix_;
   const SourceText& text_;
+  const TextTrail& trail_;  // of the whole text
   ParsedRecipe& parsed_;
 };
 
@@ -150,7 +229,9 @@ ParsedRecipe SpecFromProto(const proto::Recipe& message,
                            const TextFormat::ParseInfoTree& locations,
                            const SourceText& text) {
   ParsedRecipe parsed;
-  Reader reader(message, &locations, "", text, parsed);
+  const TextTrail trail(text.text(), text.text().size(),
+                        message.GetDescriptor());
+  Reader reader(message, &locations, "", text, trail, parsed);
   FieldsOf<RecipeSpec>::Visit(parsed.spec, reader);
   return parsed;
 }

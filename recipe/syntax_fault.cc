@@ -1,5 +1,9 @@
 #include "recipe/syntax_fault.h"
 
+#include <google/protobuf/struct.pb.h>
+
+#include <algorithm>
+#include <initializer_list>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -53,7 +57,11 @@ std::string Shown(absl::string_view token) {
 Fault UnknownField(const TextTrail& trail) {
   Fault fault = {trail.field_offset(), trail.MessagePath(),
                  absl::StrCat("unknown field ", Quoted(trail.field()))};
-  if (trail.descriptor() != nullptr) {
+  if (trail.descriptor() == google::protobuf::Struct::descriptor()) {
+    absl::StrAppend(&fault.message,
+                    ", want fields { key: ", Quoted(trail.field()),
+                    " value { number_value: ... } }");
+  } else if (trail.descriptor() != nullptr) {
     const std::vector<std::string> names = FieldNames(*trail.descriptor());
     const std::string hint = DidYouMean(trail.field(), names);
     absl::StrAppend(&fault.message,
@@ -72,13 +80,15 @@ Fault GivenTwice(const SourceText& source, const TextTrail& trail) {
                        first.column, ")")};
 }
 
-Fault TwoScalings(const TextTrail& trail, absl::string_view complaint) {
+Fault TwoOfOneof(const TextTrail& trail, absl::string_view complaint) {
   constexpr absl::string_view kBefore = "along with field \"";
   const size_t begin = complaint.find(kBefore) + kBefore.size();
   const absl::string_view other =
       complaint.substr(begin, complaint.find('"', begin) - begin);
+  const bool is_scaling = trail.descriptor() == proto::Policy::descriptor();
   return {trail.field_offset(), trail.FieldPath(),
-          absl::StrCat("given beside ", other, ", want one scaling")};
+          absl::StrCat("given beside ", other, ", want one ",
+                       is_scaling ? "scaling" : "of them")};
 }
 
 Fault WrongValue(const SourceText& source, const TextTrail& trail,
@@ -91,6 +101,36 @@ Fault WrongValue(const SourceText& source, const TextTrail& trail,
       absl::StrCat(
           "got ", Shown(value.text), ", want ", WantedValues(field),
           quoted_name ? ", without quotes" : DidYouMean(value.text, names))};
+}
+
+bool StartsWithAny(absl::string_view text,
+                   std::initializer_list<absl::string_view> starts) {
+  return std::any_of(starts.begin(), starts.end(), [&](absl::string_view s) {
+    return absl::StartsWith(text, s);
+  });
+}
+
+// What the tokenizer says of a number that it cannot read.
+bool IsAboutNumber(absl::string_view said) {
+  return StartsWithAny(
+      said, {"\"0x\" must be followed", "Numbers starting with leading zero",
+             "Hex and octal numbers", "Already saw decimal point",
+             "Need space between number", "\"e\" must be followed"});
+}
+
+// ... and of a quoted text; empty if `said` is about something else.
+absl::string_view WantedOfText(absl::string_view said) {
+  if (StartsWithAny(said, {"String literals cannot cross line boundaries",
+                           "Unexpected end of string"})) {
+    return "text that a quote ends on its line";
+  }
+  if (StartsWithAny(
+          said, {"Invalid escape sequence", "Expected hex digits for",
+                 "Expected four hex digits", "Expected eight hex digits"})) {
+    return "text with \"\\\\\" for a backslash (or an escape such as \\n, "
+           "\\\", \\x41)";
+  }
+  return "";
 }
 
 Fault EndOfText(const SourceText& source, const TextTrail& trail) {
@@ -119,7 +159,16 @@ Fault Classify(const SourceText& source, const ParserComplaint& complaint) {
     return GivenTwice(source, trail);
   }
   if (absl::StrContains(said, "is specified along with field")) {
-    return TwoScalings(trail, said);
+    return TwoOfOneof(trail, said);
+  }
+  if (absl::StrContains(said, "recursion limit")) {
+    return {offset, "", "got messages nested too deep, want fewer levels"};
+  }
+  const absl::string_view wanted_of_text = WantedOfText(said);
+  if (!wanted_of_text.empty() && field != nullptr) {
+    const TextToken value = ValueToken(source.text(), trail.field_offset());
+    return {trail.field_offset(), trail.FieldPath(),
+            absl::StrCat("got ", Shown(value.text), ", want ", wanted_of_text)};
   }
   const TextToken token = NextToken(source.text(), offset);
   if (absl::StrContains(said, "Expected identifier") && token.text.empty()) {
@@ -131,10 +180,10 @@ Fault Classify(const SourceText& source, const ParserComplaint& complaint) {
                          trail.MessagePath().empty() ? "" : " or \"}\"")};
   }
   const bool about_value =
-      absl::StartsWith(said, "Expected ") ||
-      absl::StartsWith(said, "Integer out of range") ||
-      absl::StartsWith(said, "Invalid value for boolean") ||
-      absl::StartsWith(said, "Unknown enumeration value");
+      IsAboutNumber(said) ||
+      StartsWithAny(said,
+                    {"Expected ", "Integer out of range",
+                     "Invalid value for boolean", "Unknown enumeration value"});
   if (about_value && field != nullptr) {
     if (said == absl::StrCat("Expected \":\", found \"", token.text, "\".") &&
         token.text != "{" && token.text != "<") {
@@ -164,6 +213,7 @@ std::string WantedValues(const FieldDescriptor& field) {
       std::vector<std::string> names = EnumNames(field);
       const std::string last = names.back();
       names.pop_back();
+      if (names.empty()) return last;
       return absl::StrCat(absl::StrJoin(names, ", "), " or ", last);
     }
     case FieldDescriptor::CPPTYPE_BOOL:

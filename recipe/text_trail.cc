@@ -83,7 +83,7 @@ void TextTrail::Read(const TextToken& token) {
       return;
   }
   if (Opens(token)) {
-    Enter();
+    Enter(token);
   } else if (token.text == "[") {
     open_.back().in_list = true;
   } else if (token.text == "]") {  // an empty list
@@ -107,7 +107,7 @@ void TextTrail::ReadName(const TextToken& token) {
   }  // else a separator, or a string that continues the value before
 }
 
-void TextTrail::Enter() {
+void TextTrail::Enter(const TextToken& token) {
   const Open& top = open_.back();
   const FieldDescriptor* field =
       top.descriptor == nullptr ? nullptr
@@ -118,6 +118,7 @@ void TextTrail::Enter() {
   inner.path = absl::StrCat(top.path, top.field);
   if (field != nullptr && field->is_repeated()) {
     absl::StrAppend(&inner.path, "[", open_.back().count[top.field]++, "]");
+    elements_[inner.path] = top.in_list ? token.offset : top.field_offset;
   }
   absl::StrAppend(&inner.path, ".");
   open_.push_back(std::move(inner));
@@ -144,6 +145,11 @@ std::string TextTrail::FieldPath() const {
 size_t TextTrail::FirstOffsetOf(const std::string& field) const {
   const auto found = open_.back().first.find(field);
   return found == open_.back().first.end() ? 0 : found->second;
+}
+
+size_t TextTrail::ElementOffset(const std::string& path) const {
+  const auto found = elements_.find(path);
+  return found == elements_.end() ? 0 : found->second;
 }
 
 }  // namespace scalekeeper

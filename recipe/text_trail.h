@@ -55,6 +55,10 @@ class TextTrail {
   // Its first appearance in that message.
   size_t FirstOffsetOf(const std::string& field) const;
 
+  // Where the element of a repeated message starts, by its path "rule[1]": at
+  // the field's name, or at its "{" in a [ list ]. 0 if there is none.
+  size_t ElementOffset(const std::string& path) const;
+
  private:
   enum class Expect { kName, kColon, kValue, kListEnd };
   struct Open {
@@ -70,10 +74,11 @@ class TextTrail {
 
   void Read(const TextToken& token);
   void ReadName(const TextToken& token);
-  void Enter();
+  void Enter(const TextToken& token);
   void EndValue();
 
   std::vector<Open> open_;  // never empty
+  absl::flat_hash_map<std::string, size_t> elements_;
   Expect expect_ = Expect::kName;
 };
 

@@ -15,7 +15,7 @@ _SYSTEM_LIBRARIES = {
     "protobuf": "protobuf.BUILD",
     "re2": "re2.BUILD",
     # The name under which Bazel's own proto rules look for protoc.
-    "com_google_protobuf": "protobuf.BUILD",
+    "com_google_protobuf": "com_google_protobuf.BUILD",
 }
 
 _BAZEL_RULES = {

@@ -4,13 +4,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "recipe/policy_options.h"
 #include "recipe/recipe.h"
 #include "tools/command.h"
 #include "tools/commands.h"
 #include "tools/flag_set.h"
-#include "tools/json.h"
 #include "tools/load_recipe.h"
 
 namespace scalekeeper {

@@ -139,6 +139,10 @@ absl::Status FlagSet::ParseFlags(absl::Span<const std::string> args,
     const bool has_value = equals != absl::string_view::npos;
     absl::string_view name = arg.substr(0, equals);
     std::string value = has_value ? std::string(arg.substr(equals + 1)) : "";
+    if (name == "help") {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--help: got ", Quoted(value), ", want --help without a value"));
+    }
     Flag* flag = Find(name);
     if (flag == nullptr && !has_value && absl::ConsumePrefix(&name, "no")) {
       flag = Find(name);

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "quantizer/quantizer.h"
 #include "re2/re2.h"
-#include "tools/json.h"
+#include "base/json.h"
 
 namespace scalekeeper {
 namespace {

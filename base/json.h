@@ -1,6 +1,6 @@
 // Writing JSON.
-#ifndef SCALEKEEPER_TOOLS_JSON_H_
-#define SCALEKEEPER_TOOLS_JSON_H_
+#ifndef SCALEKEEPER_BASE_JSON_H_
+#define SCALEKEEPER_BASE_JSON_H_
 
 #include <string>
 
@@ -16,4 +16,4 @@ std::string JsonNumber(double value);
 
 }  // namespace scalekeeper
 
-#endif  // SCALEKEEPER_TOOLS_JSON_H_
+#endif  // SCALEKEEPER_BASE_JSON_H_

@@ -1,4 +1,4 @@
-#include "tools/json.h"
+#include "base/json.h"
 
 #include <limits>
 #include <string>
