@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/device_memory.h"
 #include "base/status_macros.h"
+#include "quantizer/custom_quantizer.h"
 #include "quantizer/high_precision_quantizer.h"
 #include "quantizer/per_tensor_quantizer.h"
 #include "quantizer/phased_quantizer.h"
@@ -20,6 +21,16 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeForPolicy(
     Allocator* allocator) {
   const std::string& name = state.name(slot);
   const Device device = state.device();
+  if (policy.scaling == Scaling::kCustom) {
+    CustomQuantizerArgs args;
+    args.name = name;
+    args.policy = policy;
+    args.slot = state.View(slot);
+    args.device = device;
+    args.usages = usages;
+    args.allocator = allocator;
+    return MakeCustomQuantizer(std::move(args));
+  }
   if (policy.scaling != Scaling::kHighPrecision &&
       policy.format == Format::kE2M1) {
     return absl::UnimplementedError(
@@ -39,7 +50,6 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeForPolicy(
     case Scaling::kBlock:
     case Scaling::kMxfp8:
     case Scaling::kNvfp4:
-    case Scaling::kCustom:
       break;
   }
   return absl::UnimplementedError(

@@ -52,7 +52,8 @@
 
 namespace scalekeeper {
 
-struct QuantizeItem;  // quantizer/quantize_many.h
+struct CustomQuantizerArgs;  // quantizer/custom_quantizer.h
+struct QuantizeItem;         // quantizer/quantize_many.h
 
 class Quantizer : public Dequantizer {
  public:
@@ -129,6 +130,8 @@ class Quantizer : public Dequantizer {
     Stream stream;
   };
 
+  // Of a program's own quantizer (quantizer/custom_quantizer.h).
+  explicit Quantizer(const CustomQuantizerArgs& args);
   // The allocator is borrowed; null means the host's.
   Quantizer(std::string name, Device device, Usages usages,
             Allocator* allocator);
@@ -177,6 +180,8 @@ class Quantizer : public Dequantizer {
   Device device_;
   Usages usages_;
   Allocator* allocator_;
+  // Its tensors are read by it alone.
+  bool custom_ = false;
   bool observing_ = true;
   bool inference_ = false;
   kernels::CastCounters* counters_ = nullptr;
@@ -187,7 +192,7 @@ class Quantizer : public Dequantizer {
 // phase. `state` and `allocator` (null: the device's default) are borrowed.
 // FailedPrecondition before Freeze; InvalidArgument for a slot that is not
 // state's; Unimplemented, naming the slot, for a scaling or format that this
-// build has no quantizer for.
+// build has no quantizer for; for custom scaling MakeCustomQuantizer's errors.
 absl::StatusOr<std::unique_ptr<Quantizer>> MakeQuantizer(
     RecipeState* state, SlotId slot, Usages usages = Usages(),
     Allocator* allocator = nullptr);
