@@ -44,7 +44,7 @@ struct alignas(16) SlotDescriptor {
   AmaxComputeAlgo algo = AmaxComputeAlgo::kMax;
   NonFiniteAmax non_finite = NonFiniteAmax::kSkip;
   bool enabled = false;  // `delayed` in the active phase
-  bool watched = false;  // `current`: only a non-finite amax counts
+  bool watched = false;  // ScalesItself: only a non-finite amax counts
 };
 
 // A slot's window, besides the ring itself.

@@ -26,9 +26,7 @@ Policy DelayedPolicy(const std::vector<Policy>& policies, int phase) {
   return watched;
 }
 
-bool IsWatched(const Policy& policy) {
-  return policy.scaling == Scaling::kCurrent;
-}
+bool IsWatched(const Policy& policy) { return ScalesItself(policy.scaling); }
 
 bool MeasuresFirst(const Policy& policy) {
   return policy.delayed.first_step == FirstStep::kMeasure;

@@ -478,6 +478,11 @@ AmaxGroup* RecipeState::amax_group(absl::string_view name) const {
 
 bool RecipeState::inference() const { return rep_->options.inference; }
 
+const int64_t* RecipeState::StepWord() const {
+  if (!frozen()) return nullptr;
+  return &rep_->StateArena().view().step->step;
+}
+
 SlotView RecipeState::View(SlotId slot) const {
   if (!frozen() || !rep_->Knows(slot)) return {};
   const int32_t index = rep_->table.arena_index(slot.value);

@@ -34,10 +34,11 @@
 // and group count from the next update on. If the format changes, the scale is
 // made anew from the window at once, or, when that is empty, first_step decides
 // as for a new slot. A slot that is not `delayed` in a phase keeps scale and
-// window for later. With `current` scaling it is watched: it observes, and when
-// it is delayed in another phase it stays in its group, so that an inf or NaN
-// raises its flag on all ranks; one that is never delayed is not reduced and
-// raises its flag on this rank alone. Otherwise it contributes 0.
+// window for later. With `current`, row or block scaling it is watched: it
+// observes, and when it is delayed in another phase it stays in its group, so
+// that an inf or NaN raises its flag on all ranks; one that is never delayed is
+// not reduced and raises its flag on this rank alone. Otherwise it contributes
+// 0.
 //
 // On a GPU a step is queued: EndStep returns before it has run, and can be
 // captured in a CUDA graph, the first one included. Its Status covers what is
@@ -209,10 +210,14 @@ class RecipeState {
   const GemmPolicy& gemm_policy(absl::string_view module, Gemm gemm) const;
 
   // Device words of a slot whose policy is `delayed` in some phase. A slot with
-  // `current` scaling has only an amax word: a non-finite amax there raises the
-  // slot's flag, on this rank. Null pointers for the others, which observe
-  // nothing. After Freeze.
+  // `current`, row or block scaling has only an amax word: a non-finite amax
+  // there raises the slot's flag, on this rank. Null pointers for the others,
+  // which observe nothing. After Freeze.
   SlotView View(SlotId slot) const;
+  // The device word that holds step(), for kernels whose numbers depend on it:
+  // EndStep moves it on as part of the step (replays of a graph, too). After
+  // Freeze; null before.
+  const int64_t* StepWord() const;
   // Host copies, for people and tests; synchronizes.
   absl::StatusOr<float> Scale(SlotId slot, Stream stream) const;
   // The window's amaxes as bits, oldest first.

@@ -28,10 +28,13 @@ absl::Status CheckName(absl::string_view call, absl::string_view what,
                    "\", want a name without control characters"));
 }
 
-bool InSomePhase(Scaling scaling, const std::vector<Policy>& policies) {
+template <typename Predicate>
+bool InSomePhase(const std::vector<Policy>& policies, Predicate predicate) {
   return std::any_of(policies.begin(), policies.end(),
-                     [&](const Policy& p) { return p.scaling == scaling; });
+                     [&](const Policy& p) { return predicate(p.scaling); });
 }
+
+bool IsDelayed(Scaling scaling) { return scaling == Scaling::kDelayed; }
 
 }  // namespace
 
@@ -128,7 +131,7 @@ void SlotTable::ResolvePolicies() {
       policy_sets_.push_back(std::move(policies));
     }
     slot.policy_set = it->second;
-    slot.delayed = InSomePhase(Scaling::kDelayed, policy_sets_[it->second]);
+    slot.delayed = InSomePhase(policy_sets_[it->second], IsDelayed);
   }
 }
 
@@ -192,7 +195,7 @@ void SlotTable::OrderArena() {
   for (size_t i = 0; i < slots_.size(); ++i) {
     slots_[i].arena_index = -1;
     if (slots_[i].delayed ||
-        InSomePhase(Scaling::kCurrent, policy_sets_[slots_[i].policy_set])) {
+        InSomePhase(policy_sets_[slots_[i].policy_set], ScalesItself)) {
       arena_slots_.push_back(static_cast<int32_t>(i));
     }
     bool synced = false;

@@ -1,11 +1,11 @@
 // SlotTable: which modules and slots there are, and what the recipe gives them.
 //
 // Host-side registry of a RecipeState: filled by AddModule / AddSlot, resolved
-// once; immutable afterwards. Only slots whose policy is `delayed` or `current`
-// in some phase get a place in the arena, ordered by (group in the first phase,
-// natural order of the module's name, role, slot name), unreduced ones last
-// (those that are `delayed` in no phase are among them): the order is the same
-// on every rank, whatever the order of the Add calls was.
+// once; immutable afterwards. Only slots whose policy is `delayed`, or scales
+// itself, in some phase get a place in the arena, ordered by (group in the
+// first phase, natural order of the module's name, role, slot name), unreduced
+// ones last (those that are `delayed` in no phase are among them): the order is
+// the same on every rank, whatever the order of the Add calls was.
 //
 // Example:
 //   SlotTable table;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/device_memory.h"
 #include "base/status_macros.h"
+#include "quantizer/block_quantizer.h"
 #include "quantizer/custom_quantizer.h"
 #include "quantizer/high_precision_quantizer.h"
 #include "quantizer/per_tensor_quantizer.h"
@@ -21,21 +22,13 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeForPolicy(
     Allocator* allocator) {
   const std::string& name = state.name(slot);
   const Device device = state.device();
-  if (policy.scaling == Scaling::kCustom) {
-    CustomQuantizerArgs args;
-    args.name = name;
-    args.policy = policy;
-    args.slot = state.View(slot);
-    args.device = device;
-    args.usages = usages;
-    args.allocator = allocator;
-    return MakeCustomQuantizer(std::move(args));
-  }
+  const bool wants_e2m1 = policy.scaling == Scaling::kNvfp4;
   if (policy.scaling != Scaling::kHighPrecision &&
-      policy.format == Format::kE2M1) {
-    return absl::UnimplementedError(
-        absl::StrCat(name, ": got format E2M1 with ", Name(policy.scaling),
-                     ", want E4M3 or E5M2"));
+      policy.scaling != Scaling::kCustom &&
+      (policy.format == Format::kE2M1) != wants_e2m1) {
+    return absl::UnimplementedError(absl::StrCat(
+        name, ": got format ", Name(policy.format), " with ",
+        Name(policy.scaling), ", want ", wants_e2m1 ? "E2M1" : "E4M3 or E5M2"));
   }
   switch (policy.scaling) {
     case Scaling::kHighPrecision:
@@ -50,11 +43,22 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeForPolicy(
     case Scaling::kBlock:
     case Scaling::kMxfp8:
     case Scaling::kNvfp4:
-      break;
+      return std::make_unique<BlockQuantizer>(
+          name, policy, state.View(slot), state.StepWord(),
+          state.amax_group(AmaxGroupOf(policy)), device, usages, allocator);
+    case Scaling::kCustom: {
+      CustomQuantizerArgs args;
+      args.name = name;
+      args.policy = policy;
+      args.slot = state.View(slot);
+      args.device = device;
+      args.usages = usages;
+      args.allocator = allocator;
+      return MakeCustomQuantizer(std::move(args));
+    }
   }
-  return absl::UnimplementedError(
-      absl::StrCat(name, ": no quantizer for scaling ", Name(policy.scaling),
-                   ", want high_precision, delayed or current"));
+  return absl::InternalError(
+      absl::StrCat(name, ": scaling is not one of the enumeration"));
 }
 
 }  // namespace

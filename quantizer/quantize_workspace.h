@@ -1,14 +1,14 @@
 // What lies in QuantizedTensor::workspace: device words with which a tensor is
 // quantized without an allocation.
 //
-// Every scaling but kHighPrecision has two kernels::AmaxScratch; kNvfp4 has two
-// tensor amaxes, kRowwise an amax per row and per column of the tensor. A
-// reduction over ranks works on the amax words in place.
+// Every scaling but kHighPrecision has two kernels::AmaxScratch. Behind them
+// are amaxes: of kNvfp4 the tensor's for the row-wise and for the column-wise
+// use, of kRowwise those of the R rows and then of the C columns.
 //
 // Example:
 //   QuantizeWorkspace words(&tensor);
-//   SK_RETURN_IF_ERROR(kernels::LineAmaxes(x, words.row_amax, words.col_amax,
-//                                          run, stream));
+//   SK_RETURN_IF_ERROR(kernels::LineAmaxes(
+//       x, words.amaxes, words.amaxes + tensor.rows, run, stream));
 #ifndef SCALEKEEPER_QUANTIZER_QUANTIZE_WORKSPACE_H_
 #define SCALEKEEPER_QUANTIZER_QUANTIZE_WORKSPACE_H_
 
@@ -21,16 +21,11 @@
 namespace scalekeeper {
 
 struct QuantizeWorkspace {
-  // Pointers into `tensor`'s workspace; null where its scaling has none.
+  // Pointers into `tensor`'s workspace; null in high precision.
   explicit QuantizeWorkspace(QuantizedTensor* tensor) {
     if (tensor->workspace.size() == 0) return;
     scratch = tensor->workspace.as<kernels::AmaxScratch>();
-    uint32_t* words = reinterpret_cast<uint32_t*>(scratch + 2);
-    if (tensor->scaling == Scaling::kNvfp4) tensor_amax = words;
-    if (tensor->scaling == Scaling::kRowwise) {
-      row_amax = words;
-      col_amax = words + tensor->rows;
-    }
+    amaxes = reinterpret_cast<uint32_t*>(scratch + 2);
   }
 
   static size_t Bytes(Scaling scaling, int64_t rows, int64_t cols) {
@@ -43,9 +38,7 @@ struct QuantizeWorkspace {
   }
 
   kernels::AmaxScratch* scratch = nullptr;  // two
-  uint32_t* tensor_amax = nullptr;  // of the row-wise, of the column-wise use
-  uint32_t* row_amax = nullptr;     // R
-  uint32_t* col_amax = nullptr;     // C
+  uint32_t* amaxes = nullptr;
 };
 
 }  // namespace scalekeeper

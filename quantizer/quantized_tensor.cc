@@ -51,6 +51,10 @@ absl::Status InitializeScales(Device device, QuantizedData* data,
   return FillBytes(device, scales, kE4M3One, bytes, stream);
 }
 
+bool HasTransform(const Policy& policy) {
+  return policy.scaling == Scaling::kNvfp4 && policy.nvfp4.random_hadamard;
+}
+
 // Codes, and their scales where there are some, of one use.
 absl::StatusOr<QuantizedData> AllocateUse(const QuantizedTensor& tensor,
                                           const Policy& policy,
@@ -75,7 +79,7 @@ absl::StatusOr<QuantizedData> AllocateUse(const QuantizedTensor& tensor,
     data.scales.tensor_scale_inv = data.tensor_scale_inv.as<float>();
     SK_RETURN_IF_ERROR(Copy(tensor.device, data.tensor_scale_inv.data(), &kOne,
                             sizeof(kOne), stream));
-    data.hadamard = column_wise && policy.nvfp4.random_hadamard;
+    data.hadamard = column_wise && HasTransform(policy);
   }
   return data;
 }
@@ -91,8 +95,7 @@ absl::Status CheckAllocation(int64_t rows, int64_t cols, const Policy& policy,
     return absl::InvalidArgumentError(
         "usages: got none, want row_wise, column_wise or both");
   }
-  if (policy.scaling == Scaling::kNvfp4 && policy.nvfp4.random_hadamard &&
-      usages.column_wise && rows % kHadamardSize != 0) {
+  if (HasTransform(policy) && usages.column_wise && rows % kHadamardSize != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "rows: got ", rows, " of a ", rows, "x", cols,
         " tensor, want a multiple of ", kHadamardSize,
@@ -178,14 +181,44 @@ absl::StatusOr<QuantizedTensor> AllocateQuantized(int64_t rows, int64_t cols,
   return tensor;
 }
 
+bool IsLaidOutFor(const QuantizedTensor& tensor, const Policy& policy) {
+  if (tensor.scaling != policy.scaling) return false;
+  if (policy.scaling == Scaling::kHighPrecision) {
+    return tensor.high_precision_dtype == policy.high_precision_dtype;
+  }
+  if (tensor.format != policy.format ||
+      tensor.workspace.size() <
+          QuantizeWorkspace::Bytes(policy.scaling, tensor.rows, tensor.cols)) {
+    return false;
+  }
+  const auto fits = [&](const QuantizedData& data, bool column_wise) {
+    const BlockScales want = ScaleGrid(
+        policy, column_wise ? tensor.cols : tensor.rows,
+        column_wise ? tensor.rows : tensor.cols, ScalePlacement::kCompact);
+    return data.scales.block_rows == want.block_rows &&
+           data.scales.block_cols == want.block_cols &&
+           data.hadamard == (column_wise && HasTransform(policy));
+  };
+  return (!tensor.row_wise || fits(*tensor.row_wise, false)) &&
+         (!tensor.column_wise || fits(*tensor.column_wise, true));
+}
+
 std::string Describe(const QuantizedTensor& tensor) {
   const absl::string_view element = tensor.scaling == Scaling::kHighPrecision
                                         ? Name(tensor.high_precision_dtype)
                                         : Name(tensor.format);
-  return absl::StrCat(Name(tensor.scaling), " ", element, " ", tensor.rows, "x",
-                      tensor.cols, tensor.row_wise ? " row-wise" : "",
-                      tensor.column_wise ? " column-wise" : "", " on ",
-                      Name(tensor.device));
+  const BlockScales* scales = nullptr;
+  if (tensor.row_wise) scales = &tensor.row_wise->scales;
+  if (tensor.column_wise) scales = &tensor.column_wise->scales;
+  std::string blocks;
+  if (scales != nullptr && tensor.scaling != Scaling::kRowwise &&
+      ScalesItself(tensor.scaling) && tensor.scaling != Scaling::kCurrent) {
+    blocks = absl::StrCat(" ", scales->block_rows, "x", scales->block_cols);
+  }
+  return absl::StrCat(
+      Name(tensor.scaling), blocks, " ", element, " ", tensor.rows, "x",
+      tensor.cols, tensor.row_wise ? " row-wise" : "",
+      tensor.column_wise ? " column-wise" : "", " on ", Name(tensor.device));
 }
 
 }  // namespace scalekeeper

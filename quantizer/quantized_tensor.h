@@ -142,6 +142,10 @@ absl::StatusOr<QuantizedTensor> AllocateQuantized(int64_t rows, int64_t cols,
                                                   Allocator* allocator,
                                                   Stream stream = Stream());
 
+// Whether Quantize under `policy` can write `tensor`: scaling, formats, blocks
+// and transforms are those that AllocateQuantized gives.
+bool IsLaidOutFor(const QuantizedTensor& tensor, const Policy& policy);
+
 // "delayed E4M3 128x256 row-wise on host".
 std::string Describe(const QuantizedTensor& tensor);
 

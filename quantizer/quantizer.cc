@@ -189,14 +189,8 @@ absl::StatusOr<Statistics> Quantizer::MeasureImpl(const ConstTensorView&,
 
 absl::Status Quantizer::CheckMadeUnder(const Policy& policy,
                                        const QuantizedTensor& out) const {
+  if (IsLaidOutFor(out, policy)) return absl::OkStatus();
   const bool high_precision = policy.scaling == Scaling::kHighPrecision;
-  if (out.scaling == policy.scaling &&
-      (high_precision
-           ? out.high_precision_dtype == policy.high_precision_dtype
-           : out.format == policy.format &&
-                 out.workspace.size() >= sizeof(kernels::AmaxScratch))) {
-    return absl::OkStatus();
-  }
   return absl::InvalidArgumentError(absl::StrCat(
       "out: got ", Describe(out), ", want ", Name(policy.scaling), " ",
       high_precision ? Name(policy.high_precision_dtype) : Name(policy.format),

@@ -77,6 +77,22 @@ bool operator==(const Policy& a, const Policy& b) {
   return true;
 }
 
+bool ScalesItself(Scaling scaling) {
+  switch (scaling) {
+    case Scaling::kCurrent:
+    case Scaling::kRowwise:
+    case Scaling::kBlock:
+    case Scaling::kMxfp8:
+    case Scaling::kNvfp4:
+      return true;
+    case Scaling::kHighPrecision:
+    case Scaling::kDelayed:
+    case Scaling::kCustom:
+      break;
+  }
+  return false;
+}
+
 const std::string& AmaxGroupOf(const Policy& policy) {
   static const std::string* const none = new std::string;
   switch (policy.scaling) {
