@@ -6,8 +6,9 @@
 //
 // Time is the GPU's (events around a batch of calls). Counters: `TFLOPs` of
 // Matmul; `bare_best` and `bare_first`, TFLOP/s of the fastest and of the first
-// of the heuristic's answers in a bare cublasLtMatmul; `ratio` = TFLOPs /
-// bare_best; `cold_ratio`: the same with the L2 cache evicted before each call.
+// of the heuristic's `answers` in a bare cublasLtMatmul; `ratio`: the median of
+// TFLOPs / bare_best over batches that follow each other, ours and bare first
+// in turn; `cold_ratio`: the same with the L2 cache evicted before each call.
 // Rows under host/: time of the calling thread per call, `bare` that
 // of cublasLtMatmul alone with the same algorithm, `ratio` = ours / bare.
 #include <algorithm>
@@ -37,8 +38,8 @@ namespace scalekeeper {
 namespace {
 
 constexpr size_t kBatch = 5;
-constexpr int kBareRounds = 3;
-constexpr int kIterations = 9;
+constexpr int kBareRounds = 5;
+constexpr int kIterations = 16;
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 const Device kDevice = Device::Cuda(0);
 
@@ -414,6 +415,7 @@ class Bare {
   }
 
   bool empty() const { return answers_.empty(); }
+  size_t answers() const { return answers_.size(); }
   double first_seconds() const { return first_seconds_; }
   void CallBest() { Call(answers_[best_]); }
 
@@ -439,13 +441,24 @@ void RunRow(benchmark::State& state, const Row& row) {
   Timer timer(operands.stream());
   const auto call = [&operands] { operands.Multiply(); };
   const auto bare_call = [&bare] { bare.CallBest(); };
-  std::vector<double> ours, best, cold_ours, cold_best;
+  std::vector<double> ours, best, ratio, cold_ratio;
+  bool bare_comes_first = false;
   for (auto _ : state) {
-    ours.push_back(timer.BackToBack(call));
-    cold_ours.push_back(timer.Cold(call));
-    if (!bare.empty()) {
+    double cold_ours = 0;
+    const auto time_ours = [&] {
+      ours.push_back(timer.BackToBack(call));
+      cold_ours = timer.Cold(call);
+    };
+    if (bare.empty()) {
+      time_ours();
+    } else {
+      if (!bare_comes_first) time_ours();
       best.push_back(timer.BackToBack(bare_call));
-      cold_best.push_back(timer.Cold(bare_call));
+      const double cold_best = timer.Cold(bare_call);
+      if (bare_comes_first) time_ours();
+      bare_comes_first = !bare_comes_first;
+      ratio.push_back(best.back() / ours.back());
+      cold_ratio.push_back(cold_best / cold_ours);
     }
     state.SetIterationTime(ours.back());
   }
@@ -454,8 +467,9 @@ void RunRow(benchmark::State& state, const Row& row) {
   if (bare.empty()) return;
   state.counters["bare_first"] = tera / bare.first_seconds();
   state.counters["bare_best"] = tera / Median(best);
-  state.counters["ratio"] = Median(best) / Median(ours);
-  state.counters["cold_ratio"] = Median(cold_best) / Median(cold_ours);
+  state.counters["answers"] = static_cast<double>(bare.answers());
+  state.counters["ratio"] = Median(ratio);
+  state.counters["cold_ratio"] = Median(cold_ratio);
 }
 
 // Seconds of the calling thread per call; few enough calls that the stream's

@@ -2,8 +2,9 @@
 // may serve it, the fastest first.
 //
 // Algorithms. The first Run asks the heuristic for up to 16 answers and times
-// them: random operands in memory of its own, cold L2 cache, rounds over all of
-// them so that a changing clock hits all alike, the median decides. That first
+// them: random operands in memory of its own, L2 cache cold and warm, rounds
+// over all of them so that a changing clock hits all alike, medians decide
+// (gemm/cublaslt_timing.h). That first
 // Run allocates and waits for the stream; where the memory is not there, the
 // heuristic's order stands. A plan that is first run while its stream is
 // captured takes that order too, and is timed by its first Run outside a

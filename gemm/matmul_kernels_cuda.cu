@@ -215,10 +215,15 @@ __global__ void FinishKernel(FinishArguments p) {
 }
 
 __global__ void FoldKernel(FoldArguments p) {
-  if (p.observed != nullptr) {
-    atomicMax(p.slot.amax, *p.observed & kFloatMagnitudeMask);
-  }
+  // No product writes it, so it may be read before the last one has ended.
   const float scale_inv = *p.slot.scale_inv;
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+  if (p.observed != nullptr) {
+    // Past the caches of this multiprocessor: the product has just set it.
+    atomicMax(p.slot.amax, __ldcg(p.observed) & kFloatMagnitudeMask);
+  }
   if (p.row_wise_scale_inv != nullptr) *p.row_wise_scale_inv = scale_inv;
   if (p.column_wise_scale_inv != nullptr) *p.column_wise_scale_inv = scale_inv;
 }
@@ -312,8 +317,21 @@ absl::Status FinishOnDevice(const FinishArguments& p, cudaStream_t stream) {
 }
 
 absl::Status FoldOnDevice(const FoldArguments& p, cudaStream_t stream) {
-  FoldKernel<<<1, 1, 0, stream>>>(p);
-  return LaunchStatus("FoldKernel");
+  int device = 0;
+  int major = 0;
+  SK_CUDA_RETURN_IF_ERROR(cudaGetDevice(&device));
+  SK_CUDA_RETURN_IF_ERROR(cudaDeviceGetAttribute(
+      &major, cudaDevAttrComputeCapabilityMajor, device));
+  cudaLaunchAttribute attribute;
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = config.blockDim = 1;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = major >= 9 ? 1 : 0;
+  SK_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, FoldKernel, p));
+  return absl::OkStatus();
 }
 
 absl::Status FillRandomOnDevice(cudaDataType_t type, void* data, int64_t count,
