@@ -310,7 +310,7 @@ class Operands {
     data.codes = Random(CudaType(format), rows * cols);
     const float scale_inv = 1.0f / 128;
     data.scale_inv = FromHost(&scale_inv, sizeof(scale_inv));
-    data.scale_rows = data.scale_cols = 1;
+    data.scales.rows = data.scales.cols = 1;
     tensor.row_wise = std::move(data);
     return tensor;
   }

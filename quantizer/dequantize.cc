@@ -19,11 +19,11 @@ absl::Status ValidateUse(const QuantizedTensor& tensor,
   }
   if (tensor.scaling == Scaling::kHighPrecision) return absl::OkStatus();
   const size_t scales =
-      static_cast<size_t>(data.scale_rows * data.scale_cols) * sizeof(float);
+      static_cast<size_t>(data.scales.rows * data.scales.cols) * sizeof(float);
   if (scales == 0 || data.scale_inv.size() != scales) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, ".", use, ".scale_inv: got ", data.scale_inv.size(),
-                     " bytes for ", data.scale_rows, "x", data.scale_cols,
+                     " bytes for ", data.scales.rows, "x", data.scales.cols,
                      " scales of ", Describe(tensor)));
   }
   return absl::OkStatus();

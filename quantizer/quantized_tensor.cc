@@ -1,5 +1,6 @@
 #include "quantizer/quantized_tensor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -28,8 +29,11 @@ absl::StatusOr<QuantizedData> AllocateUse(const QuantizedTensor& tensor,
   if (tensor.scaling == Scaling::kHighPrecision) return data;
   SK_ASSIGN_OR_RETURN(data.scale_inv,
                       Buffer::Allocate(allocator, sizeof(float)));
-  data.scale_rows = 1;
-  data.scale_cols = 1;
+  data.scales.data = data.scale_inv.data();
+  data.scales.rows = 1;
+  data.scales.cols = 1;
+  data.scales.block_rows = std::max<int64_t>(tensor.rows, 1);
+  data.scales.block_cols = std::max<int64_t>(tensor.cols, 1);
   // A tensor that is used before it was quantized has no sentinel scale.
   SK_RETURN_IF_ERROR(
       Copy(tensor.device, data.scale_inv.data(), &kOne, sizeof(kOne), stream));

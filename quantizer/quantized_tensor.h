@@ -5,7 +5,9 @@
 // memory is that of the allocator that MakeEmpty used, and must not outlive it.
 //
 // Layouts (numerics.md 8). Row-wise: codes R x C row-major. Column-wise: codes
-// C x R row-major, the transpose. Per-tensor scaling: one float32 scale_inv.
+// C x R row-major, the transpose (1 x B blocks and whole rows: quantized anew).
+// E2M1: two codes a byte. Per-tensor scaling: one float32 scale_inv. Others: a
+// grid of them, laid out as the device's GEMMs want it (BlockScales).
 // High precision: the codes are `high_precision_dtype` values and there is no
 // scale.
 //
@@ -23,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "base/buffer.h"
 #include "base/tensor_view.h"
+#include "quantizer/block_scales.h"
 #include "recipe/policy.h"
 
 namespace scalekeeper {
@@ -40,10 +43,13 @@ struct Usages {
 // One use of the tensor: codes in their own row-major order and their scales.
 struct QuantizedData {
   Buffer codes;
-  // float32[scale_rows x scale_cols]; empty in high precision.
+  // The memory of `scales`; empty in high precision.
   Buffer scale_inv;
-  int64_t scale_rows = 0;
-  int64_t scale_cols = 0;
+  BlockScales scales;
+  // NVFP4: 1 / S_enc, one float32, where scales.tensor_scale_inv points.
+  Buffer tensor_scale_inv;
+  // The codes are those of the Hadamard transform along their rows.
+  bool hadamard = false;
 };
 
 struct QuantizedTensor {

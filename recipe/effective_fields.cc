@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "base/text.h"
 #include "numerics/scale.h"
+#include "recipe/policy_options.h"
 
 namespace scalekeeper {
 namespace {
@@ -92,32 +93,16 @@ class Lister {
   void PolicyFields(const std::string& prefix, const Policy& policy,
                     Role role) {
     Field(prefix + "scaling", std::string(Name(policy.scaling)), false);
-    const std::string path = absl::StrCat(prefix, Name(policy.scaling), ".");
-    if (policy.scaling == Scaling::kHighPrecision) {
-      Field(path + "dtype",
-            std::string(RecipeName(policy.high_precision_dtype)),
-            policy.high_precision_dtype == Policy().high_precision_dtype);
-      return;
+    if (policy.scaling != Scaling::kHighPrecision) {
+      Field(prefix + "format", std::string(Name(policy.format)),
+            policy.format == DefaultFormat(policy.scaling, role));
     }
-    Field(prefix + "format", std::string(Name(policy.format)),
-          policy.format == DefaultFormat(policy.scaling, role));
-    if (policy.scaling == Scaling::kDelayed) {
-      const DelayedOptions& v = policy.delayed;
-      const DelayedOptions d;
-      Field(path + "margin", absl::StrCat(v.margin), v.margin == d.margin);
-      Field(path + "amax_history_len", absl::StrCat(v.amax_history_len),
-            v.amax_history_len == d.amax_history_len);
-      Field(path + "amax_compute_algo", std::string(Name(v.amax_compute_algo)),
-            v.amax_compute_algo == d.amax_compute_algo);
-      Field(path + "non_finite_amax", std::string(Name(v.non_finite_amax)),
-            v.non_finite_amax == d.non_finite_amax);
-      Field(path + "first_step", std::string(Name(v.first_step)),
-            v.first_step == d.first_step);
-    } else if (policy.scaling == Scaling::kCurrent) {
-      const CurrentOptions& v = policy.current;
-      Field(path + "power_2_scale", Text(v.power_2_scale), !v.power_2_scale);
-      Field(path + "amax_epsilon", ShortestNumber(v.amax_epsilon),
-            v.amax_epsilon == 0);
+    for (const PolicyOption& option : OptionsOf(policy)) {
+      Field(absl::StrCat(prefix, Name(policy.scaling), ".", option.name),
+            option.kind == PolicyOption::Kind::kText
+                ? TextFormatString(option.value)
+                : option.value,
+            option.is_default);
     }
   }
 

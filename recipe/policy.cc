@@ -1,9 +1,55 @@
 #include "recipe/policy.h"
 
+#include <tuple>
+
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
+#include "recipe/policy_options.h"
 
 namespace scalekeeper {
+namespace {
+
+auto Fields(const DelayedOptions& v) {
+  return std::tie(v.margin, v.amax_history_len, v.amax_compute_algo,
+                  v.non_finite_amax, v.first_step);
+}
+auto Fields(const CurrentOptions& v) {
+  return std::tie(v.power_2_scale, v.amax_epsilon, v.amax_group);
+}
+auto Fields(const BlockOptions& v) {
+  return std::tie(v.block_shape, v.power_2_scale, v.amax_epsilon);
+}
+auto Fields(const Mxfp8Options& v) {
+  return std::tie(v.scale_rounding, v.two_dimensional);
+}
+auto Fields(const Nvfp4Options& v) {
+  return std::tie(v.two_dimensional, v.stochastic_rounding, v.random_hadamard,
+                  v.four_over_six, v.seed, v.amax_group);
+}
+auto Fields(const CustomOptions& v) {
+  return std::tie(v.factory, v.parameters);
+}
+
+}  // namespace
+
+bool operator==(const DelayedOptions& a, const DelayedOptions& b) {
+  return Fields(a) == Fields(b);
+}
+bool operator==(const CurrentOptions& a, const CurrentOptions& b) {
+  return Fields(a) == Fields(b);
+}
+bool operator==(const BlockOptions& a, const BlockOptions& b) {
+  return Fields(a) == Fields(b);
+}
+bool operator==(const Mxfp8Options& a, const Mxfp8Options& b) {
+  return Fields(a) == Fields(b);
+}
+bool operator==(const Nvfp4Options& a, const Nvfp4Options& b) {
+  return Fields(a) == Fields(b);
+}
+bool operator==(const CustomOptions& a, const CustomOptions& b) {
+  return Fields(a) == Fields(b);
+}
 
 bool operator==(const Policy& a, const Policy& b) {
   if (a.scaling != b.scaling) return false;
@@ -12,18 +58,23 @@ bool operator==(const Policy& a, const Policy& b) {
   }
   if (a.format != b.format) return false;
   switch (a.scaling) {
+    case Scaling::kHighPrecision:
+      break;
     case Scaling::kDelayed:
-      return a.delayed.margin == b.delayed.margin &&
-             a.delayed.amax_history_len == b.delayed.amax_history_len &&
-             a.delayed.amax_compute_algo == b.delayed.amax_compute_algo &&
-             a.delayed.non_finite_amax == b.delayed.non_finite_amax &&
-             a.delayed.first_step == b.delayed.first_step;
+      return a.delayed == b.delayed;
     case Scaling::kCurrent:
-      return a.current.power_2_scale == b.current.power_2_scale &&
-             a.current.amax_epsilon == b.current.amax_epsilon;
-    default:
-      return true;
+    case Scaling::kRowwise:
+      return a.current == b.current;
+    case Scaling::kBlock:
+      return a.block == b.block;
+    case Scaling::kMxfp8:
+      return a.mxfp8 == b.mxfp8;
+    case Scaling::kNvfp4:
+      return a.nvfp4 == b.nvfp4;
+    case Scaling::kCustom:
+      return a.custom == b.custom;
   }
+  return true;
 }
 
 bool operator==(const GemmPolicy& a, const GemmPolicy& b) {
@@ -35,129 +86,16 @@ bool operator==(const AmaxReductionPolicy& a, const AmaxReductionPolicy& b) {
   return a.enabled == b.enabled && a.group == b.group;
 }
 
-absl::string_view Name(Role role) {
-  switch (role) {
-    case Role::kInput:
-      return "input";
-    case Role::kWeight:
-      return "weight";
-    case Role::kGrad:
-      return "grad";
-  }
-  return "unknown";
-}
-
-absl::string_view Name(Gemm gemm) {
-  switch (gemm) {
-    case Gemm::kFprop:
-      return "fprop";
-    case Gemm::kDgrad:
-      return "dgrad";
-    case Gemm::kWgrad:
-      return "wgrad";
-  }
-  return "unknown";
-}
-
-absl::string_view Name(Scaling scaling) {
-  switch (scaling) {
-    case Scaling::kHighPrecision:
-      return "high_precision";
-    case Scaling::kDelayed:
-      return "delayed";
-    case Scaling::kCurrent:
-      return "current";
-    case Scaling::kRowwise:
-      return "rowwise";
-    case Scaling::kBlock:
-      return "block";
-    case Scaling::kMxfp8:
-      return "mxfp8";
-    case Scaling::kNvfp4:
-      return "nvfp4";
-    case Scaling::kCustom:
-      return "custom";
-  }
-  return "unknown";
-}
-
-absl::string_view Name(Format format) {
-  switch (format) {
-    case Format::kE4M3:
-      return "E4M3";
-    case Format::kE5M2:
-      return "E5M2";
-    case Format::kE2M1:
-      return "E2M1";
-  }
-  return "unknown";
-}
-
-absl::string_view Name(AmaxComputeAlgo algo) {
-  switch (algo) {
-    case AmaxComputeAlgo::kMax:
-      return "MAX";
-    case AmaxComputeAlgo::kMostRecent:
-      return "MOST_RECENT";
-  }
-  return "unknown";
-}
-
-absl::string_view Name(NonFiniteAmax policy) {
-  switch (policy) {
-    case NonFiniteAmax::kSkip:
-      return "SKIP";
-    case NonFiniteAmax::kFreeze:
-      return "FREEZE";
-    case NonFiniteAmax::kBackOff:
-      return "BACK_OFF";
-  }
-  return "unknown";
-}
-
-absl::string_view Name(FirstStep first_step) {
-  switch (first_step) {
-    case FirstStep::kMeasure:
-      return "MEASURE";
-    case FirstStep::kUnit:
-      return "UNIT";
-  }
-  return "unknown";
-}
-
-absl::string_view RecipeName(DType dtype) {
-  switch (dtype) {
-    case DType::kBF16:
-      return "BF16";
-    case DType::kF16:
-      return "FP16";
-    case DType::kF32:
-      return "FP32";
-    case DType::kUint8:
-      break;
-  }
-  return "unknown";
-}
-
 std::string Describe(const Policy& policy) {
-  if (policy.scaling == Scaling::kHighPrecision) {
-    return absl::StrCat("high_precision dtype=",
-                        RecipeName(policy.high_precision_dtype));
+  std::string text(Name(policy.scaling));
+  if (policy.scaling != Scaling::kHighPrecision) {
+    absl::StrAppend(&text, " ", Name(policy.format));
   }
-  std::string text =
-      absl::StrCat(Name(policy.scaling), " ", Name(policy.format));
-  if (policy.scaling == Scaling::kDelayed) {
-    const DelayedOptions& d = policy.delayed;
-    absl::StrAppend(&text, " margin=", d.margin,
-                    " amax_history_len=", d.amax_history_len,
-                    " amax_compute_algo=", Name(d.amax_compute_algo),
-                    " non_finite_amax=", Name(d.non_finite_amax),
-                    " first_step=", Name(d.first_step));
-  } else if (policy.scaling == Scaling::kCurrent) {
-    absl::StrAppend(
-        &text,
-        " power_2_scale=", policy.current.power_2_scale ? "true" : "false",
-        " amax_epsilon=", ShortestNumber(policy.current.amax_epsilon));
+  for (const PolicyOption& option : OptionsOf(policy)) {
+    const bool is_text = option.kind == PolicyOption::Kind::kText;
+    if (is_text && option.value.empty()) continue;
+    absl::StrAppend(&text, " ", option.name, "=",
+                    is_text ? Quoted(option.value) : option.value);
   }
   return text;
 }

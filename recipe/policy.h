@@ -7,6 +7,7 @@
 #define SCALEKEEPER_RECIPE_POLICY_H_
 
 #include <array>
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -48,17 +49,59 @@ struct DelayedOptions {
   FirstStep first_step = FirstStep::kMeasure;
 };
 
+enum class BlockShape { k1x128, k128x128 };
+enum class ScaleRounding { kUp, kOcpFloor };
+
+// kCurrent and kRowwise.
 struct CurrentOptions {
   bool power_2_scale = false;
   float amax_epsilon = 0.0f;  // finite, >= 0
+  std::string amax_group;     // empty: none
 };
+
+struct BlockOptions {
+  BlockShape block_shape = BlockShape::k1x128;
+  bool power_2_scale = false;
+  float amax_epsilon = 0.0f;  // finite, >= 0
+};
+
+struct Mxfp8Options {
+  ScaleRounding scale_rounding = ScaleRounding::kUp;
+  bool two_dimensional = false;
+};
+
+struct Nvfp4Options {
+  bool two_dimensional = false;
+  bool stochastic_rounding = false;
+  bool random_hadamard = false;
+  bool four_over_six = false;
+  int64_t seed = 0;
+  std::string amax_group;  // empty: none
+};
+
+struct CustomOptions {
+  std::string factory;  // not empty
+  // A JSON object: keys sorted, no blanks, numbers with the fewest digits.
+  std::string parameters = "{}";
+};
+
+bool operator==(const DelayedOptions& a, const DelayedOptions& b);
+bool operator==(const CurrentOptions& a, const CurrentOptions& b);
+bool operator==(const BlockOptions& a, const BlockOptions& b);
+bool operator==(const Mxfp8Options& a, const Mxfp8Options& b);
+bool operator==(const Nvfp4Options& a, const Nvfp4Options& b);
+bool operator==(const CustomOptions& a, const CustomOptions& b);
 
 struct Policy {
   Scaling scaling = Scaling::kHighPrecision;
   Format format = Format::kE4M3;              // not for kHighPrecision
   DType high_precision_dtype = DType::kBF16;  // kHighPrecision only
   DelayedOptions delayed;                     // kDelayed only
-  CurrentOptions current;                     // kCurrent only
+  CurrentOptions current;                     // kCurrent and kRowwise
+  BlockOptions block;                         // kBlock only
+  Mxfp8Options mxfp8;                         // kMxfp8 only
+  Nvfp4Options nvfp4;                         // kNvfp4 only
+  CustomOptions custom;                       // kCustom only
 };
 
 // Equal in every field that the scaling uses.
@@ -92,10 +135,14 @@ absl::string_view Name(Format format);
 absl::string_view Name(AmaxComputeAlgo algo);
 absl::string_view Name(NonFiniteAmax policy);
 absl::string_view Name(FirstStep first_step);
+// "B1X128", "B128X128"; "UP", "OCP_FLOOR".
+absl::string_view Name(BlockShape shape);
+absl::string_view Name(ScaleRounding rounding);
 // As a recipe spells it: "BF16", "FP16", "FP32".
 absl::string_view RecipeName(DType dtype);
 
-// One line, every field: "delayed E4M3 margin=0 amax_history_len=1024 ...".
+// One line, every field that is not an empty text:
+// "delayed E4M3 margin=0 amax_history_len=1024 ...".
 std::string Describe(const Policy& policy);
 
 }  // namespace scalekeeper

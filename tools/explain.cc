@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
+#include "recipe/policy_options.h"
 #include "recipe/recipe.h"
 #include "tools/command.h"
 #include "tools/commands.h"
@@ -46,27 +47,20 @@ std::vector<Cell> Cells(const ResolvedModule& module) {
   return cells;
 }
 
+std::string OptionJson(const PolicyOption& option) {
+  using Kind = PolicyOption::Kind;
+  const bool quoted = option.kind == Kind::kWord || option.kind == Kind::kText;
+  return quoted ? JsonString(option.value) : option.value;
+}
+
 std::string PolicyJson(const Policy& policy, const std::string& origin) {
   std::string text =
       absl::StrCat("{\"scaling\": ", JsonString(Name(policy.scaling)));
-  if (policy.scaling == Scaling::kHighPrecision) {
-    absl::StrAppend(&text, ", \"dtype\": ",
-                    JsonString(RecipeName(policy.high_precision_dtype)));
-  } else {
+  if (policy.scaling != Scaling::kHighPrecision) {
     absl::StrAppend(&text, ", \"format\": ", JsonString(Name(policy.format)));
   }
-  if (policy.scaling == Scaling::kDelayed) {
-    const DelayedOptions& d = policy.delayed;
-    absl::StrAppend(
-        &text, ", \"margin\": ", d.margin,
-        ", \"amax_history_len\": ", d.amax_history_len,
-        ", \"amax_compute_algo\": ", JsonString(Name(d.amax_compute_algo)),
-        ", \"non_finite_amax\": ", JsonString(Name(d.non_finite_amax)),
-        ", \"first_step\": ", JsonString(Name(d.first_step)));
-  } else if (policy.scaling == Scaling::kCurrent) {
-    absl::StrAppend(
-        &text, ", \"power_2_scale\": ", Text(policy.current.power_2_scale),
-        ", \"amax_epsilon\": ", ShortestNumber(policy.current.amax_epsilon));
+  for (const PolicyOption& option : OptionsOf(policy)) {
+    absl::StrAppend(&text, ", \"", option.name, "\": ", OptionJson(option));
   }
   return absl::StrCat(text, ", \"from\": ", JsonString(origin), "}");
 }

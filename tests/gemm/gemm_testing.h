@@ -87,7 +87,7 @@ inline absl::StatusOr<QuantizedTensor> Quantized(Device device,
     QuantizedData data;
     SK_ASSIGN_OR_RETURN(data.codes, Upload(device, c.bytes));
     SK_ASSIGN_OR_RETURN(data.scale_inv, Upload(device, scale_bytes));
-    data.scale_rows = data.scale_cols = 1;
+    data.scales.rows = data.scales.cols = 1;
     return data;
   };
   if (usages.row_wise) {
