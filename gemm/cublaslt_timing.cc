@@ -45,7 +45,11 @@ class ScratchOperands {
     p.d = d_.data();
     if (key.bias_type != MatmulPlanKey::kNoBias) p.bias = bias_.data();
     float* one = words_.as<float>();
-    if (key.has(MatmulPlanKey::kScaled)) p.a_scale = p.b_scale = one;
+    if (key.has(MatmulPlanKey::kScaled)) {
+      p.a_scale = a_scale_.data();
+      p.b_scale = b_scale_.data();
+    }
+    if (key.has(MatmulPlanKey::kDeviceAlpha)) p.alpha_beta = one;
     if (key.has(MatmulPlanKey::kQuantizedOut)) {
       p.d_scale = one;
       p.amax_d = words_.as<uint32_t>() + 1;
@@ -61,7 +65,7 @@ class ScratchOperands {
   }
 
  private:
-  Buffer a_, b_, d_, bias_, words_, flush_;
+  Buffer a_, b_, d_, bias_, a_scale_, b_scale_, words_, flush_;
 };
 
 absl::StatusOr<Buffer> RandomBuffer(Allocator* allocator, int64_t type_number,
@@ -92,6 +96,15 @@ absl::StatusOr<ScratchOperands> ScratchOperands::Create(
   if (key.bias_type != MatmulPlanKey::kNoBias) {
     SK_ASSIGN_OR_RETURN(scratch.bias_, RandomBuffer(allocator, key.bias_type,
                                                     key.m, site.stream));
+  }
+  if (key.has(MatmulPlanKey::kScaled)) {
+    const auto scales = [&](int64_t mode, int64_t outer) {
+      const int64_t bytes = ScaleBytes(
+          static_cast<cublasLtMatmulMatrixScale_t>(mode), outer, key.k);
+      return RandomBuffer(allocator, CUDA_R_32F, (bytes + 3) / 4, site.stream);
+    };
+    SK_ASSIGN_OR_RETURN(scratch.a_scale_, scales(key.a_scale_mode, key.m));
+    SK_ASSIGN_OR_RETURN(scratch.b_scale_, scales(key.b_scale_mode, key.n));
   }
   constexpr std::array<float, 2> kWords = {1.0f, 0.0f};
   SK_ASSIGN_OR_RETURN(scratch.words_,

@@ -23,6 +23,8 @@ constexpr int64_t kBlock = 4;
 // second-level cache.
 constexpr int64_t kPanelBytes = int64_t{256} << 10;
 
+int64_t RoundUpToBlock(int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; }
+
 // Value of each code as a double.
 using CodeTable = std::array<double, 256>;
 
@@ -37,7 +39,16 @@ CodeTable MakeCodeTable(Format format) {
 const CodeTable& CodeTableOf(Format format) {
   static const CodeTable e4m3 = MakeCodeTable(Format::kE4M3);
   static const CodeTable e5m2 = MakeCodeTable(Format::kE5M2);
-  return format == Format::kE4M3 ? e4m3 : e5m2;
+  static const CodeTable e2m1 = MakeCodeTable(Format::kE2M1);
+  switch (format) {
+    case Format::kE4M3:
+      return e4m3;
+    case Format::kE5M2:
+      return e5m2;
+    case Format::kE2M1:
+      break;
+  }
+  return e2m1;
 }
 
 // panels[p][k][i] = load(element (4 p + i, k) of `values`); rows beyond the
@@ -69,8 +80,37 @@ void PackAs(const ConstTensorView& values, double* panels, Load load) {
   }
 }
 
-void Pack(const MatmulInput& input, const ConstTensorView& values,
-          double* panels) {
+// The same for codes with a scale each: an exact product in double.
+void PackScaled(const MatmulInput& input, double* panels) {
+  const ConstTensorView& values = input.values;
+  const CodeTable& table = CodeTableOf(input.format);
+  const int64_t depth = values.cols;
+  const int64_t block = std::max<int64_t>(1, input.grid.col_block());
+  const int64_t first =
+      input.grid.is_transposed ? input.grid.first_row : input.grid.first_col;
+  for (int64_t r = 0; r < RoundUpToBlock(values.rows); ++r) {
+    double* column = panels + r / kBlock * kBlock * depth + r % kBlock;
+    for (int64_t k = 0; k < depth;) {
+      const int64_t end = std::min(depth, k + block - (first + k) % block);
+      const double scale =
+          r < values.rows ? ScaleInverseAt(input.grid, r, k) : 0.0;
+      for (; k < end; ++k) {
+        const int64_t at = r * values.row_stride + k * values.col_stride;
+        column[k * kBlock] =
+            r < values.rows
+                ? table[CodeAt(values.data, input.format, at)] * scale
+                : 0.0;
+      }
+    }
+  }
+}
+
+// `input` is outer x K.
+void Pack(const MatmulInput& input, double* panels) {
+  const ConstTensorView& values = input.values;
+  if (input.is_codes() && !input.is_per_tensor()) {
+    return PackScaled(input, panels);
+  }
   switch (values.dtype) {
     case DType::kUint8: {
       const CodeTable& table = CodeTableOf(input.format);
@@ -93,6 +133,12 @@ void Pack(const MatmulInput& input, const ConstTensorView& values,
       });
       break;
   }
+}
+
+// What is left to multiply sums with: the scale of a whole tensor.
+double TensorScale(const MatmulInput& input) {
+  if (!input.is_per_tensor()) return 1.0;
+  return static_cast<double>(ScaleInverseAt(input.grid, 0, 0));
 }
 
 using Sums = std::array<double, kBlock * kBlock>;
@@ -122,8 +168,6 @@ double Activate(Activation activation, double x) {
   }
   return x;
 }
-
-int64_t RoundUpToBlock(int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; }
 
 // The code of a value of a product into codes; *amax takes the value in.
 uint8_t EncodeOutput(const CodesOutput& codes, double value, uint32_t* amax) {
@@ -178,13 +222,11 @@ void MatmulHost(const MatmulProblem& p) {
   scratch.resize(static_cast<size_t>((rows + cols) * depth));
   double* a = scratch.data();
   double* b = a + rows * depth;
-  Pack(p.a, p.a.values, a);
-  Pack(p.b, ConstTensorView(p.b.values.Transposed()), b);
+  Pack(p.a, a);
+  Pack(p.b.Transposed(), b);
 
   // The product of two float32 is exact in double.
-  double scale = 1.0;
-  if (p.a.scale_inv != nullptr) scale *= *p.a.scale_inv;
-  if (p.b.scale_inv != nullptr) scale *= *p.b.scale_inv;
+  const double scale = TensorScale(p.a) * TensorScale(p.b);
   const int64_t panel_bytes = std::max<int64_t>(1, depth) * kBlock *
                               static_cast<int64_t>(sizeof(double));
   const int64_t chunk =

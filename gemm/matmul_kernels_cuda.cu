@@ -185,6 +185,10 @@ __device__ void ObserveWarp(const SlotView& slot, uint32_t amax) {
   if (threadIdx.x % 32 == 0 && largest != 0) atomicMax(slot.amax, largest);
 }
 
+__device__ double FactorAt(const OuterScale& scale, int64_t i) {
+  return scale.data == nullptr ? 1.0 : scale.data[i * scale.stride];
+}
+
 // Threads in x walk along a row, so that bias and rows are read in segments.
 __global__ void FinishKernel(FinishArguments p) {
   const int64_t rows = p.out.rows;
@@ -196,17 +200,22 @@ __global__ void FinishKernel(FinishArguments p) {
     for (int64_t c = GlobalThread(); c < cols; c += GlobalThreads()) {
       float value =
           p.sums == nullptr ? 0.0f : p.sums[r * p.sums_row_stride + c];
+      if (p.row_scale.data != nullptr || p.col_scale.data != nullptr) {
+        // In double: the product of the factors alone may overflow.
+        value = static_cast<float>(value * FactorAt(p.row_scale, r) *
+                                   FactorAt(p.col_scale, c));
+      }
       if (p.has_bias) {
         value += LoadFloat(p.bias.dtype, p.bias.data, c * p.bias.col_stride);
       }
       value = Activate(p.activation, value);
+      const int64_t at = r * p.out.row_stride + c * p.out.col_stride;
       if (p.is_quantized) {
         amax = MaxBits(amax, AmaxBits(value));
-        p.quantized.codes[r * cols + c] =
+        static_cast<uint8_t*>(p.out.data)[at] =
             Encode(p.quantized.format, value * scale);
         continue;
       }
-      const int64_t at = r * p.out.row_stride + c * p.out.col_stride;
       if (p.accumulate) value += LoadFloat(p.out.dtype, p.out.data, at);
       StoreFloat(p.out.dtype, value, p.out.data, at);
     }
