@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "quantizer/dequantizer.h"
 #include "quantizer/kernels.h"
 
 namespace scalekeeper {
@@ -43,6 +44,13 @@ absl::Status ValidateTensor(const QuantizedTensor& tensor,
         absl::StrCat(what,
                      ": got a tensor without row-wise or column-wise data"
                      " (default-constructed or moved from?)"));
+  }
+  if (tensor.scaling == Scaling::kCustom) {
+    // What its buffers hold, its maker alone knows.
+    if (tensor.dequantizer != nullptr) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, ".dequantizer: got null for ", Describe(tensor),
+        ", want the quantizer that made it (Quantizer::MakeEmpty sets it)"));
   }
   if (tensor.row_wise) {
     SK_RETURN_IF_ERROR(ValidateUse(tensor, *tensor.row_wise, what, "row_wise"));
@@ -91,6 +99,8 @@ absl::Status DequantizeTensor(const QuantizedTensor& q, const TensorView& out,
       return kernels::Decode(codes, q.format, data.scale_inv.as<float>(), out,
                              stream);
     }
+    case Scaling::kCustom:
+      return q.dequantizer->DequantizeTo(q, out, stream);
     default:
       return absl::UnimplementedError(absl::StrCat(
           "q: Dequantize does not know scaling ", Name(q.scaling)));

@@ -12,8 +12,8 @@
 namespace scalekeeper {
 
 // Checks that a tensor holds what its fields say: at least one use, with codes
-// for rows x cols elements and a scale_inv (none in high precision).
-// InvalidArgument naming `what`.
+// for rows x cols elements and a scale_inv (none in high precision), or,
+// custom, who reads it. InvalidArgument naming `what`.
 absl::Status ValidateTensor(const QuantizedTensor& tensor,
                             absl::string_view what);
 
@@ -27,8 +27,9 @@ absl::Status CheckHighPrecision(const ConstTensorView& view,
 absl::Status CheckDequantize(const QuantizedTensor& q, const TensorView& out);
 
 // out = code value * scale_inv: a float32 product, rounded to out's dtype; from
-// row-wise data, or from column-wise data where only that exists. Arguments
-// that CheckDequantize accepts. Unimplemented for a scaling that is not known
+// row-wise data, or from column-wise data where only that exists; custom: what
+// the tensor's Dequantizer makes of it. Arguments that CheckDequantize accepts.
+// Unimplemented for a scaling that is not known
 // here.
 absl::Status DequantizeTensor(const QuantizedTensor& q, const TensorView& out,
                               Stream stream);

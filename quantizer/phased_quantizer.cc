@@ -18,12 +18,12 @@ Quantizer* PhasedQuantizer::active() const {
 
 absl::Status PhasedQuantizer::QuantizeImpl(const Call& call,
                                            QuantizedTensor* out) {
-  return active()->QuantizeImpl(call, out);
+  return active()->QuantizeTensor(call, out);
 }
 
 absl::StatusOr<QuantizedTensor> PhasedQuantizer::MakeEmptyImpl(
     const EmptyCall& call) const {
-  return active()->MakeEmptyImpl(call);
+  return active()->MakeTensor(call);
 }
 
 absl::Status PhasedQuantizer::CalibrateImpl(const Call& call) {

@@ -9,7 +9,7 @@
 // E2M1: two codes a byte. Per-tensor scaling: one float32 scale_inv. Others: a
 // grid of them, laid out as the device's GEMMs want it (BlockScales).
 // High precision: the codes are `high_precision_dtype` values and there is no
-// scale.
+// scale. Custom: whatever its maker put there (Dequantizer).
 //
 // Example:
 //   SK_ASSIGN_OR_RETURN(QuantizedTensor w8, quantizer->Quantize(w, stream));
@@ -29,6 +29,8 @@
 #include "recipe/policy.h"
 
 namespace scalekeeper {
+
+class Dequantizer;
 
 // Independent flags of intent: what the tensor will be used for.
 struct Usages {
@@ -65,6 +67,10 @@ struct QuantizedTensor {
   // Where Quantize finds the tensor's own amax (kernels::AmaxScratch), here so
   // that it allocates nothing. Empty in high precision.
   Buffer workspace;
+
+  // Reads the codes; kCustom only (null else). Borrowed: the quantizer that
+  // made the tensor must outlive its use.
+  const Dequantizer* dequantizer = nullptr;
 
   Usages usages() const {
     return {row_wise.has_value(), column_wise.has_value()};

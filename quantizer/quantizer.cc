@@ -40,7 +40,7 @@ absl::StatusOr<QuantizedTensor> Quantizer::Quantize(ConstTensorView x,
                                                     Stream stream) {
   SK_RETURN_IF_ERROR(CheckInput(x));
   SK_ASSIGN_OR_RETURN(QuantizedTensor out, MakeEmpty(x.rows, x.cols, stream));
-  SK_RETURN_IF_ERROR(QuantizeImpl(
+  SK_RETURN_IF_ERROR(QuantizeTensor(
       {x, /*noop_flag=*/nullptr, observes(x), counters_, stream}, &out));
   return out;
 }
@@ -63,12 +63,28 @@ absl::Status Quantizer::QuantizeInto(ConstTensorView x, QuantizedTensor* out,
         absl::StrCat("out: got device ", Name(out->device), ", want ",
                      Name(device_), " (", name_, ")"));
   }
-  return QuantizeImpl({x, noop_flag, observes(x), counters_, stream}, out);
+  return QuantizeTensor({x, noop_flag, observes(x), counters_, stream}, out);
+}
+
+absl::Status Quantizer::QuantizeTensor(const Call& call, QuantizedTensor* out) {
+  if (out->dequantizer != nullptr && out->dequantizer != this) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("out: got ", Describe(*out),
+                     " of another quantizer, want one made by MakeEmpty of ",
+                     name_, " in this phase"));
+  }
+  return QuantizeImpl(call, out);
 }
 
 absl::Status Quantizer::Dequantize(const QuantizedTensor& q, TensorView out,
                                    Stream stream) const {
   SK_RETURN_IF_ERROR(CheckDequantize(q, out));
+  return DequantizeTensor(q, out, stream);
+}
+
+absl::Status Quantizer::DequantizeTo(const QuantizedTensor& q,
+                                     const TensorView& out,
+                                     Stream stream) const {
   return DequantizeImpl(q, out, stream);
 }
 
@@ -76,7 +92,16 @@ absl::StatusOr<QuantizedTensor> Quantizer::MakeEmpty(int64_t rows, int64_t cols,
                                                      Stream stream) const {
   Usages usages = usages_;
   if (usages.row_wise && InferenceGuard::active()) usages.column_wise = false;
-  return MakeEmptyImpl({rows, cols, usages, stream});
+  return MakeTensor({rows, cols, usages, stream});
+}
+
+absl::StatusOr<QuantizedTensor> Quantizer::MakeTensor(
+    const EmptyCall& call) const {
+  SK_ASSIGN_OR_RETURN(QuantizedTensor tensor, MakeEmptyImpl(call));
+  if (tensor.scaling == Scaling::kCustom && tensor.dequantizer == nullptr) {
+    tensor.dequantizer = this;
+  }
+  return tensor;
 }
 
 absl::Status Quantizer::Calibrate(ConstTensorView x, Stream stream) {
@@ -92,14 +117,17 @@ absl::StatusOr<Statistics> Quantizer::Measure(ConstTensorView x,
 }
 
 absl::StatusOr<QuantizedTensor> Quantizer::MakeEmptyImpl(
-    const EmptyCall&) const {
-  return Unimplemented("MakeEmpty");
+    const EmptyCall& call) const {
+  if (call.usages.column_wise) return Unimplemented("column-wise usage");
+  Policy policy;
+  policy.scaling = Scaling::kCustom;
+  return AllocatePerTensor(call.rows, call.cols, policy, call.usages, device_,
+                           allocator_, call.stream);
 }
 
-absl::Status Quantizer::DequantizeImpl(const QuantizedTensor& q,
-                                       const TensorView& out,
-                                       Stream stream) const {
-  return DequantizeTensor(q, out, stream);
+absl::Status Quantizer::DequantizeImpl(const QuantizedTensor&,
+                                       const TensorView&, Stream) const {
+  return Unimplemented("Dequantize");
 }
 
 absl::Status Quantizer::CalibrateImpl(const Call&) {

@@ -36,15 +36,15 @@
 #include "amax/recipe_state.h"
 #include "base/buffer.h"
 #include "base/tensor_view.h"
+#include "quantizer/dequantizer.h"
 #include "quantizer/kernels.h"
 #include "quantizer/quantized_tensor.h"
 #include "quantizer/statistics.h"
 
 namespace scalekeeper {
 
-class Quantizer {
+class Quantizer : public Dequantizer {
  public:
-  virtual ~Quantizer() = default;
   Quantizer(const Quantizer&) = delete;
   Quantizer& operator=(const Quantizer&) = delete;
 
@@ -57,8 +57,12 @@ class Quantizer {
   // they are.
   absl::Status QuantizeInto(ConstTensorView x, QuantizedTensor* out,
                             const uint32_t* noop_flag, Stream stream);
+  // Of any tensor, whoever made it.
   absl::Status Dequantize(const QuantizedTensor& q, TensorView out,
                           Stream stream) const;
+  // Without the checks; for those who hold a tensor of custom scaling.
+  absl::Status DequantizeTo(const QuantizedTensor& q, const TensorView& out,
+                            Stream stream) const final;
   // Memory for a rows x cols tensor: codes uninitialized, scale_inv 1 (queued
   // on `stream`).
   absl::StatusOr<QuantizedTensor> MakeEmpty(int64_t rows, int64_t cols,
@@ -107,10 +111,11 @@ class Quantizer {
   // Required: codes and scale_inv of every use of `out`, and, if call.observe,
   // the tensor's amax into the slot. Refuses an `out` of another policy.
   virtual absl::Status QuantizeImpl(const Call& call, QuantizedTensor* out) = 0;
-  // Optional; Unimplemented where a subclass has none. Dequantize by default
-  // does what the tensor's own fields say.
+  // Optional; Unimplemented where a subclass has none. By default tensors are
+  // of custom scaling, with row-wise codes of a byte each and one scale_inv.
   virtual absl::StatusOr<QuantizedTensor> MakeEmptyImpl(
       const EmptyCall& call) const;
+  // Of a tensor of custom scaling that this quantizer has made.
   virtual absl::Status DequantizeImpl(const QuantizedTensor& q,
                                       const TensorView& out,
                                       Stream stream) const;
@@ -124,8 +129,12 @@ class Quantizer {
                               const QuantizedTensor& out) const;
 
  private:
-  friend class PhasedQuantizer;  // calls the virtuals of its phases
+  friend class PhasedQuantizer;  // calls those of its phases
 
+  // MakeEmptyImpl, and whose the tensor is.
+  absl::StatusOr<QuantizedTensor> MakeTensor(const EmptyCall& call) const;
+  // QuantizeImpl, after a look at whose the tensor is.
+  absl::Status QuantizeTensor(const Call& call, QuantizedTensor* out);
   absl::Status CheckInput(const ConstTensorView& x) const;
   bool observes(const ConstTensorView& x) const;
   absl::Status Unimplemented(absl::string_view call) const;

@@ -706,8 +706,15 @@ TEST(CustomQuantizerTest, WhatASubclassLacksIsUnimplemented) {
     return StatusIs(absl::StatusCode::kUnimplemented,
                     HasSubstr("mine: this quantizer has no " + call));
   };
+  const QuantizedTensor q = ValueOrDie(quantizer.Quantize(x.view(), kStream));
+  EXPECT_EQ(q.scaling, Scaling::kCustom);
+  EXPECT_EQ(q.row_wise->codes.size(), 1u);
+  TestTensor out(DType::kF32, 1, 1);
+  EXPECT_THAT(quantizer.Dequantize(q, out.view(), kStream),
+              unimplemented("Dequantize"));
+  quantizer.set_usages(kBoth);
   EXPECT_THAT(quantizer.Quantize(x.view(), kStream),
-              unimplemented("MakeEmpty"));
+              unimplemented("column-wise usage"));
   EXPECT_THAT(quantizer.Calibrate(x.view(), kStream),
               unimplemented("Calibrate"));
   EXPECT_THAT(quantizer.Measure(x.view(), kStream), unimplemented("Measure"));
