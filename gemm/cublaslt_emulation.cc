@@ -8,6 +8,7 @@
 #include "gemm/cublaslt_call.h"
 #include "gemm/cublaslt_operand.h"
 #include "gemm/scaled_kernels_cuda.h"
+#include "quantizer/dequantizer.h"
 
 namespace scalekeeper::internal {
 namespace {
@@ -61,6 +62,24 @@ OuterScale From(OuterScale scale, int64_t first) {
   return scale;
 }
 
+// Memory for all of a custom operand: its maker reads it as a whole.
+size_t AddCustom(const MatmulInput& input, StagingLayout* layout) {
+  return input.custom == nullptr
+             ? 0
+             : layout->Add(input.custom->rows * input.custom->cols * 2);
+}
+
+// A custom operand as bfloat16, from its maker; others as they are.
+absl::StatusOr<MatmulInput> Read(const MatmulInput& input, char* memory,
+                                 cudaStream_t stream) {
+  if (input.custom == nullptr) return input;
+  const QuantizedTensor& q = *input.custom;
+  SK_RETURN_IF_ERROR(q.dequantizer->DequantizeTo(
+      q, TensorView::Contiguous(memory, DType::kBF16, q.rows, q.cols, q.device),
+      Stream{stream}));
+  return DequantizedIn(input, memory, DType::kBF16, q.cols);
+}
+
 }  // namespace
 
 absl::Status MultiplyEmulated(const MatmulProblem& p, MatmulContext* context,
@@ -75,12 +94,17 @@ absl::Status MultiplyEmulated(const MatmulProblem& p, MatmulContext* context,
   const size_t b_offset = layout.Add(cols * padded_depth * 2);
   const size_t sums_offset =
       layout.Add(rows * RoundUp(cols, kSumsAlignment) * 4);
+  const size_t custom_offsets[] = {AddCustom(p.a, &layout),
+                                   AddCustom(p.b, &layout)};
   SK_ASSIGN_OR_RETURN(char* staging, workspace->Staging(layout.bytes()));
   Tiled a;
-  a.input = p.a;
+  SK_ASSIGN_OR_RETURN(a.input,
+                      Read(p.a, staging + custom_offsets[0], site.stream));
   a.tile = reinterpret_cast<uint16_t*>(staging + a_offset);
   Tiled b;
-  b.input = p.b.Transposed();
+  SK_ASSIGN_OR_RETURN(b.input,
+                      Read(p.b, staging + custom_offsets[1], site.stream));
+  b.input = b.input.Transposed();
   b.tile = reinterpret_cast<uint16_t*>(staging + b_offset);
   float* sums = reinterpret_cast<float*>(staging + sums_offset);
 

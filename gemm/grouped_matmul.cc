@@ -78,7 +78,9 @@ absl::Status MultiplyAll(const std::vector<MatmulProblem>& problems,
   if (device.kind == DeviceKind::kCuda) {
     return internal::MatmulGroupCuda(problems, stream);
   }
-  for (const MatmulProblem& problem : problems) internal::MatmulHost(problem);
+  for (const MatmulProblem& problem : problems) {
+    SK_RETURN_IF_ERROR(internal::MatmulHost(problem));
+  }
   return absl::OkStatus();
 }
 

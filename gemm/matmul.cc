@@ -34,8 +34,7 @@ bool IsTransposable(const QuantizedTensor& tensor, const QuantizedData& data) {
 }
 
 // One use as an input of its tensor's R x C.
-absl::StatusOr<MatmulInput> InputOf(const QuantizedTensor& tensor,
-                                    absl::string_view what, bool row_wise) {
+MatmulInput InputOf(const QuantizedTensor& tensor, bool row_wise) {
   const QuantizedData& data = row_wise ? *tensor.row_wise : *tensor.column_wise;
   MatmulInput input;
   input.values = row_wise ? RowWiseCodes(tensor) : ColumnWiseCodes(tensor);
@@ -67,10 +66,13 @@ absl::StatusOr<MatmulInput> InputOf(const QuantizedTensor& tensor,
       }
       break;
     case Scaling::kCustom:
-      return absl::UnimplementedError(absl::StrCat(
-          what,
-          ": Matmul does not know what the codes of a custom quantizer "
-          "mean: dequantize them with it (Quantizer::Dequantize)"));
+      input.custom = &tensor;
+      input.values = ConstTensorView(BasicTensorView<const void*>::Contiguous(
+          data.codes.data(), DType::kUint8, tensor.rows, tensor.cols,
+          tensor.device));
+      input.grid.is_transposed = false;
+      input.hadamard = false;
+      break;
   }
   return input;
 }
@@ -103,7 +105,7 @@ absl::StatusOr<MatmulInput> MakeInput(const MatmulOperand& operand,
           wants_row_wise ? "columns" : "rows",
           ", and the scales must run along them"));
     }
-    SK_ASSIGN_OR_RETURN(input, InputOf(tensor, what, row_wise));
+    input = InputOf(tensor, row_wise);
   }
   return transpose ? input.Transposed() : input;
 }
@@ -137,7 +139,8 @@ absl::Status CheckShapes(const MatmulProblem& p) {
 
 absl::Status CheckTypes(const MatmulProblem& p) {
   const auto is_e5m2 = [](const MatmulInput& input) {
-    return input.is_codes() && input.format == Format::kE5M2;
+    return input.is_codes() && input.custom == nullptr &&
+           input.format == Format::kE5M2;
   };
   if (is_e5m2(p.a) && is_e5m2(p.b)) {
     return Refuse(p, "got E5M2 x E5M2, want at most one E5M2 operand");
@@ -197,8 +200,7 @@ namespace {
 absl::Status Multiply(const MatmulProblem& problem, Stream stream) {
   switch (problem.out.device.kind) {
     case DeviceKind::kHost:
-      internal::MatmulHost(problem);
-      return absl::OkStatus();
+      return internal::MatmulHost(problem);
     case DeviceKind::kCuda:
       break;
   }

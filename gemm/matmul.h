@@ -12,7 +12,8 @@
 // and square blocks (128x128, 32x32, 16x16) are read from the other copy, to
 // the same bits; scales of whole rows and of 1 x B blocks cannot be:
 // InvalidArgument naming the usage. Data that were Hadamard-transformed along K
-// meet only data that were too.
+// meet only data that were too. Custom tensors are read by their Dequantizer,
+// all of one at a time (float32 on the host, bfloat16 on CUDA).
 //
 // On the host any layout, any strides and any mixture of scalings work. A value
 // is code * scale_inv (numerics.md: scale_inv is a float32, the product exact
@@ -62,8 +63,7 @@
 // fit, E5M2 x E5M2 (no GPU multiplies them), an `out` that is not float32,
 // bfloat16 or float16 or whose elements overlap, accumulate with an activation,
 // a device that differs. Accumulating into bfloat16 or float16 is allowed.
-// Unimplemented for a device that this build cannot multiply on, and for custom
-// codes, whose meaning only their quantizer knows.
+// Unimplemented for a device that this build cannot multiply on.
 //
 // Example:
 //   MatmulOptions options;

@@ -11,6 +11,10 @@
 #include "quantizer/block_scales.h"
 #include "recipe/policy.h"
 
+namespace scalekeeper {
+struct QuantizedTensor;
+}
+
 namespace scalekeeper::internal {
 
 // The scales of a strided view of codes, which may be transposed against the
@@ -62,6 +66,9 @@ struct MatmulInput {
   Scaling scaling = Scaling::kHighPrecision;
   ScaleGrid grid;         // codes only
   bool hadamard = false;  // transformed along K
+  // kCustom: the tensor, whose maker alone can read it. `values` is then no
+  // more than a shape, and `grid` says which part of the tensor it is of.
+  const QuantizedTensor* custom = nullptr;
 
   bool is_codes() const { return values.dtype == DType::kUint8; }
   // One scale for all.
@@ -92,6 +99,22 @@ struct MatmulInput {
     return input;
   }
 };
+
+// A custom input as plain values of `dtype` that Dequantizer::DequantizeTo has
+// written to `memory`: tensor_cols to a row.
+inline MatmulInput DequantizedIn(const MatmulInput& custom, void* memory,
+                                 DType dtype, int64_t tensor_cols) {
+  MatmulInput input;
+  ConstTensorView& values = input.values;
+  values = custom.values;
+  values.dtype = dtype;
+  values.data = static_cast<char*>(memory) +
+                (custom.grid.first_row * tensor_cols + custom.grid.first_col) *
+                    static_cast<int64_t>(SizeOf(dtype));
+  values.row_stride = custom.grid.is_transposed ? 1 : tensor_cols;
+  values.col_stride = custom.grid.is_transposed ? tensor_cols : 1;
+  return input;
+}
 
 }  // namespace scalekeeper::internal
 

@@ -54,6 +54,7 @@ inline std::string Name(const MatmulProblem& p) {
 // "mxfp8 E4M3", or of plain values "bfloat16".
 inline std::string TypeName(const MatmulInput& input) {
   if (!input.is_codes()) return std::string(Name(input.values.dtype));
+  if (input.custom != nullptr) return std::string(Name(input.scaling));
   return absl::StrCat(Name(input.scaling), " ", Name(input.format));
 }
 
@@ -62,7 +63,8 @@ inline std::string TypeName(const MatmulInput& input) {
 absl::Status FillIn(const MatmulOperand& a, const MatmulOperand& b,
                     const MatmulOptions& options, MatmulProblem* problem);
 
-void MatmulHost(const MatmulProblem& problem);
+// Fails where a custom operand's maker does.
+absl::Status MatmulHost(const MatmulProblem& problem);
 
 }  // namespace scalekeeper::internal
 
