@@ -137,6 +137,12 @@ class RecipeState {
   // "module/name". InvalidArgument on an empty or repeated name, or one with
   // control characters.
   absl::StatusOr<ModuleSlots> AddModule(absl::string_view module);
+  // A family of layers, the experts of a mixture: modules "family.0" to
+  // "family.<count - 1>", or "family.0.suffix" and so on; all of them or none.
+  // Their slots lie in the order of the numbers, "experts.2" before
+  // "experts.10".
+  absl::StatusOr<std::vector<ModuleSlots>> AddModules(
+      absl::string_view family, int count, absl::string_view suffix = "");
   absl::StatusOr<SlotId> AddSlot(absl::string_view module,
                                  absl::string_view name, Role role);
 

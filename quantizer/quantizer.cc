@@ -94,7 +94,8 @@ absl::Status Quantizer::CheckInto(const ConstTensorView& x,
 }
 
 absl::Status Quantizer::QuantizeTensor(const Call& call, QuantizedTensor* out) {
-  if (out->dequantizer != this && (custom_ || out->dequantizer != nullptr)) {
+  if (out->dequantizer != maker() &&
+      (maker()->custom_ || out->dequantizer != nullptr)) {
     return absl::InvalidArgumentError(
         absl::StrCat("out: got ", Describe(*out),
                      " of another quantizer, want one made by MakeEmpty of ",

@@ -166,6 +166,8 @@ class Quantizer : public Dequantizer {
   friend absl::Status QuantizeMany(absl::Span<const QuantizeItem> items,
                                    Stream stream);
 
+  // Who makes, and alone understands, tensors of custom scaling.
+  virtual const Quantizer* maker() const { return this; }
   // MakeEmptyImpl of the layouts that serve the usages; whose the tensor is.
   absl::StatusOr<QuantizedTensor> MakeTensor(const EmptyCall& call) const;
   // QuantizeImpl, after a look at whose the tensor is.

@@ -64,6 +64,7 @@ absl::Status Linear::Multiply(Gemm gemm,
   const GemmPolicy& policy = state_->gemm_policy(name_, gemm);
   if (policy.high_precision) return Matmul(a, b, out, options, Stream{});
   options.fast_accum = policy.fast_accum;
+  options.emulate = policy.emulate;
   return Matmul(*a8, *b8, out, options, Stream{});
 }
 
