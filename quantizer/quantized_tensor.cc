@@ -207,13 +207,14 @@ std::string Describe(const QuantizedTensor& tensor) {
   const absl::string_view element = tensor.scaling == Scaling::kHighPrecision
                                         ? Name(tensor.high_precision_dtype)
                                         : Name(tensor.format);
-  const BlockScales* scales = nullptr;
-  if (tensor.row_wise) scales = &tensor.row_wise->scales;
-  if (tensor.column_wise) scales = &tensor.column_wise->scales;
   std::string blocks;
-  if (scales != nullptr && tensor.scaling != Scaling::kRowwise &&
-      ScalesItself(tensor.scaling) && tensor.scaling != Scaling::kCurrent) {
-    blocks = absl::StrCat(" ", scales->block_rows, "x", scales->block_cols);
+  if (tensor.scaling == Scaling::kBlock || tensor.scaling == Scaling::kMxfp8 ||
+      tensor.scaling == Scaling::kNvfp4) {
+    for (const auto* use : {&tensor.column_wise, &tensor.row_wise}) {
+      if (!*use) continue;
+      blocks = absl::StrCat(" ", (*use)->scales.block_rows, "x",
+                            (*use)->scales.block_cols);
+    }
   }
   return absl::StrCat(
       Name(tensor.scaling), blocks, " ", element, " ", tensor.rows, "x",
