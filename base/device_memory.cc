@@ -44,6 +44,15 @@ absl::Status FillBytes(Device device, void* destination, unsigned char byte,
   return absl::OkStatus();
 }
 
+absl::Status CheckMemory(Device device, const void* data,
+                         absl::string_view what) {
+  if (device.kind == DeviceKind::kCuda) {
+    return cuda::CheckMemory(device.index, data, what);
+  }
+  return absl::OkStatus();
+}
+
+
 absl::Status FillWords(Device device, void* destination, uint32_t word,
                        size_t count, Stream stream) {
   if (count == 0) return absl::OkStatus();

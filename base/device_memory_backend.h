@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "base/buffer.h"
 #include "base/device.h"
 
@@ -19,6 +20,7 @@ absl::Status Copy(int device, void* destination, const void* source,
                   size_t bytes, Stream stream);
 absl::Status FillBytes(int device, void* destination, unsigned char byte,
                        size_t bytes, Stream stream);
+absl::Status CheckMemory(int device, const void* data, absl::string_view what);
 absl::Status FillWords(int device, void* destination, uint32_t word,
                        size_t count, Stream stream);
 absl::StatusOr<int> ComputeCapability(int device);

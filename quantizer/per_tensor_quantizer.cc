@@ -19,26 +19,21 @@ PerTensorQuantizer::PerTensorQuantizer(std::string name, const Policy& policy,
       slot_(slot),
       group_(group) {}
 
-absl::StatusOr<CastScale> PerTensorQuantizer::MakeScale(
-    const Call& call, QuantizedTensor* out) const {
-  AmaxScratch* scratch = out->workspace.as<AmaxScratch>();
+CastScale PerTensorQuantizer::MakeScale(const Call& call,
+                                        QuantizedTensor* out) const {
   const bool delayed = policy_.scaling == Scaling::kDelayed;
-  const uint32_t* measure = nullptr;
-  if (delayed && policy_.delayed.first_step == FirstStep::kMeasure) {
-    measure = slot_.measure;
-  }
-  const bool measures =
-      delayed ? measure != nullptr : call.shared_amaxes == nullptr;
-  if (measures) {
-    SK_RETURN_IF_ERROR(kernels::TensorAmax(
-        call.x, scratch, {call.noop_flag, measure}, call.stream));
-  }
   CastScale scale;
   scale.kind = delayed ? CastScale::Kind::kDelayed : CastScale::Kind::kCurrent;
   scale.scale = slot_.scale;
-  scale.measure = measure;
-  scale.tensor_amax =
-      call.shared_amaxes != nullptr ? call.shared_amaxes : &scratch->amax;
+  if (delayed && policy_.delayed.first_step == FirstStep::kMeasure) {
+    scale.measure = slot_.measure;
+  }
+  if (call.shared_amaxes != nullptr) {
+    scale.tensor_amax = call.shared_amaxes;
+  } else {
+    scale.scratch = out->workspace.as<AmaxScratch>();
+    scale.tensor_amax = &scale.scratch->amax;
+  }
   scale.margin = policy_.delayed.margin;
   scale.current.format_max = FormatMax(policy_.format);
   scale.current.power_2_scale = policy_.current.power_2_scale;
@@ -55,7 +50,6 @@ absl::StatusOr<CastScale> PerTensorQuantizer::MakeScale(
 absl::Status PerTensorQuantizer::QuantizeImpl(const Call& call,
                                               QuantizedTensor* out) {
   SK_RETURN_IF_ERROR(CheckMadeUnder(policy_, *out));
-  SK_ASSIGN_OR_RETURN(const CastScale scale, MakeScale(call, out));
   kernels::CastOutput codes;
   if (out->row_wise) codes.row_wise = out->row_wise->codes.as<uint8_t>();
   if (out->column_wise) {
@@ -63,8 +57,8 @@ absl::Status PerTensorQuantizer::QuantizeImpl(const Call& call,
   }
   if (call.observe) codes.amax = slot_.amax;
   codes.counters = call.counters;
-  return kernels::Cast(call.x, scale, policy_.format, codes, {call.noop_flag},
-                       call.stream);
+  return kernels::Cast(call.x, MakeScale(call, out), policy_.format, codes,
+                       {call.noop_flag}, call.stream);
 }
 
 absl::StatusOr<QuantizedTensor> PerTensorQuantizer::MakeEmptyImpl(
@@ -97,7 +91,11 @@ absl::StatusOr<Statistics> PerTensorQuantizer::MeasureImpl(
   Call call;
   call.x = x;
   call.stream = stream;
-  SK_ASSIGN_OR_RETURN(const CastScale scale, MakeScale(call, &empty));
+  const CastScale scale = MakeScale(call, &empty);
+  if (scale.kind == CastScale::Kind::kCurrent || scale.measure != nullptr) {
+    SK_RETURN_IF_ERROR(kernels::TensorAmax(x, scale.scratch,
+                                           {nullptr, scale.measure}, stream));
+  }
   SK_ASSIGN_OR_RETURN(Statistics statistics,
                       kernels::MeasureCast(x, scale, policy_.format, stream));
   if (policy_.scaling == Scaling::kDelayed) {

@@ -43,10 +43,9 @@ class PerTensorQuantizer : public Quantizer {
                                          Stream stream) const override;
 
  private:
-  // Where a cast of `x` into `out` takes its scale from, and leaves its
-  // inverse. Queues what must be measured first.
-  absl::StatusOr<kernels::CastScale> MakeScale(const Call& call,
-                                               QuantizedTensor* out) const;
+  // Where a cast of `call.x` into `out` takes its scale from, and leaves its
+  // inverse.
+  kernels::CastScale MakeScale(const Call& call, QuantizedTensor* out) const;
 
   const Policy policy_;
   const SlotView slot_;

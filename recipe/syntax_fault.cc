@@ -113,9 +113,12 @@ bool StartsWithAny(absl::string_view text,
 // What the tokenizer says of a number that it cannot read.
 bool IsAboutNumber(absl::string_view said) {
   return StartsWithAny(
-      said, {"\"0x\" must be followed", "Numbers starting with leading zero",
-             "Hex and octal numbers", "Already saw decimal point",
-             "Need space between number", "\"e\" must be followed"});
+      said,
+      {"\"0x\" must be followed", "Numbers starting with leading zero",
+       "Hex and octal numbers", "Already saw decimal point",
+       "Need space between number", "Expect a decimal number",
+       "Invalid float number", "Need space between identifier and decimal",
+       "\"e\" must be followed"});
 }
 
 // ... and of a quoted text; empty if `said` is about something else.
@@ -193,8 +196,9 @@ Fault Classify(const SourceText& source, const ParserComplaint& complaint) {
     return WrongValue(source, trail, *field);
   }
   // The rest comes from the tokenizer and is about characters, not fields.
-  if (absl::StartsWith(said, "Interpreting non ascii codepoint") ||
-      absl::StartsWith(said, "Invalid control characters")) {
+  if (StartsWithAny(said, {"Interpreting non ascii codepoint",
+                           "Invalid control characters",
+                           "Proto file starts with 0xEF"})) {
     return {offset, trail.MessagePath(),
             "got a character that only comments and quoted text may contain"};
   }
@@ -221,7 +225,7 @@ std::string WantedValues(const FieldDescriptor& field) {
     case FieldDescriptor::CPPTYPE_STRING:
       return "text in double quotes";
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      return "a number";
+      return "a decimal number";
     default: {
       const std::string range = LimitsOf(field.name()).Want();
       return range == "an integer" ? range

@@ -37,7 +37,8 @@ std::vector<Cell> Cells(const ResolvedModule& module) {
     const GemmPolicy& gemm = module.gemms[i];
     cells.push_back({gemm.high_precision
                          ? "high_precision"
-                         : absl::StrCat("fast_accum=", Text(gemm.fast_accum)),
+                         : absl::StrCat("fast_accum=", Text(gemm.fast_accum),
+                                        gemm.emulate ? " emulate=true" : ""),
                      module.gemm_origins[i]});
   }
   const AmaxReductionPolicy& reduction = module.amax_reduction;

@@ -22,6 +22,9 @@ TEST(FileTest, WhatIsWrittenIsRead) {
   const std::string bytes("a\0b\n", 4);
   ASSERT_THAT(WriteFile(Path("bytes"), bytes), IsOk());
   EXPECT_THAT(ReadFile(Path("bytes")), IsOkAndHolds(bytes));
+  EXPECT_THAT(ReadFile(Path("bytes"), 2), IsOkAndHolds(bytes.substr(0, 2)));
+  EXPECT_THAT(ReadFile(Path("bytes"), 4), IsOkAndHolds(bytes));
+  EXPECT_THAT(ReadFile(Path("bytes"), 5), IsOkAndHolds(bytes));
 }
 
 TEST(FileTest, LinksAreFollowedAndStay) {

@@ -72,8 +72,8 @@ const Row kRows[] = {
      "float32 >= 0"},
     {"EpsilonThatFloat32FlushesToZero",
      "defaults { all { current { amax_epsilon: 1e-60 } } }",
-     "1:28: error: defaults.all.current.amax_epsilon: got 1e-60, want a finite "
-     "float32 >= 0"},
+     "1:28: error: defaults.all.current.amax_epsilon: got 1e-60, which is 0 in "
+     "float32, want 0 or at least 1.4e-45"},
     {"SchemaVersion", "schema_version: 2 defaults { all { delayed {} } }",
      "1:1: error: schema_version: got 2, want 1"},
     {"EmptyGroup", std::string(kGood) + "amax_reduction { group: \"\" }",
@@ -92,30 +92,126 @@ const Row kRows[] = {
      "for every role (or `all`)"},
     {"NoScaling", "defaults { all { delayed {} } grad { format: E5M2 } }",
      "1:31: error: defaults.grad: got no scaling, want one of high_precision, "
-     "delayed, current (rowwise, block, mxfp8, nvfp4, custom are not yet "
-     "built)"},
-    // Named in the schema, not built.
-    {"NotYetBuilt",
-     "defaults { input { mxfp8 {} } weight { nvfp4 { seed: 3 } }\n"
-     "grad { rowwise {} } }\n"
-     "rule { module: \"a\" all { block {} } }\n"
-     "rule { module: \"b\" all { custom { factory: \"f\" } } }\n"
-     "rule { module: \"c\" all { current { amax_group: \"tp\" } } }\n"
-     "matmul { wgrad { emulate: true } }",
-     "1:20: error: defaults.input.mxfp8: not yet built, want high_precision, "
-     "delayed or current\n"
-     "1:40: error: defaults.weight.nvfp4: not yet built, want high_precision, "
-     "delayed or current\n"
-     "2:8: error: defaults.grad.rowwise: not yet built, want high_precision, "
-     "delayed or current\n"
-     "3:26: error: rule[0].all.block: not yet built, want high_precision, "
-     "delayed or current\n"
-     "4:26: error: rule[1].all.custom: not yet built, want high_precision, "
-     "delayed or current\n"
-     "5:36: error: rule[2].all.current.amax_group: not yet built, want no "
-     "amax_group\n"
-     "6:18: error: matmul.wgrad.emulate: not yet built (it belongs to mxfp8 "
-     "and nvfp4), want false"},
+     "delayed, current, rowwise, block, mxfp8, nvfp4, custom"},
+    {"HexadecimalOutOfRange", Delayed("margin: 0x21"),
+     "1:28: error: defaults.all.delayed.margin: got 0x21 (33), want 0..32"},
+    {"OctalOutOfRange", Delayed("amax_history_len: - 010"),
+     "1:28: error: defaults.all.delayed.amax_history_len: got -010 (-8), want "
+     "1..65536"},
+    // Values of the other scalings, all at once.
+    {"OptionsOfEveryScaling",
+     "defaults { input { rowwise { amax_epsilon: -1 amax_group: \"\" } }\n"
+     "weight { block { block_shape: B128X128 amax_epsilon: inf } }\n"
+     "grad { nvfp4 { amax_group: '' } } }\n"
+     "rule { module: \"b\" all { current { amax_group: \"\" } } }",
+     "1:30: error: defaults.input.rowwise.amax_epsilon: got -1, want a finite "
+     "float32 >= 0\n"
+     "1:47: error: defaults.input.rowwise.amax_group: got \"\", want a name\n"
+     "2:40: error: defaults.weight.block.amax_epsilon: got inf, want a finite "
+     "float32 >= 0\n"
+     "3:16: error: defaults.grad.nvfp4.amax_group: got \"\", want a name\n"
+     "4:36: error: rule[0].all.current.amax_group: got \"\", want a name"},
+    {"FormatsAgainstScalings",
+     "defaults { input { format: E2M1 rowwise {} } weight { format: E4M3 nvfp4 "
+     "{} }\n"
+     "grad { format: E2M1 mxfp8 {} } }\n"
+     "rule { module: \"a\" input { format: E2M1 block {} } grad { format: E5M2 "
+     "nvfp4 {} } }\n"
+     "rule { module: \"b\" grad { format: E2M1 custom { factory: \"f\" } } }",
+     "1:20: error: defaults.input.format: got E2M1 with rowwise, want E4M3 or "
+     "E5M2\n"
+     "1:55: error: defaults.weight.format: got E4M3 with nvfp4, want E2M1\n"
+     "2:8: error: defaults.grad.format: got E2M1 with mxfp8, want E4M3 or "
+     "E5M2\n"
+     "3:28: error: rule[0].input.format: got E2M1 with block, want E4M3 or "
+     "E5M2\n"
+     "3:59: error: rule[0].grad.format: got E5M2 with nvfp4, want E2M1\n"
+     "4:27: error: rule[1].grad.format: got E2M1 with custom, want E4M3 or "
+     "E5M2"},
+    {"EnumsByNumber",
+     "defaults { weight { block { block_shape: 2 } } all { mxfp8 { "
+     "scale_rounding: 1 } } }",
+     "1:29: error: defaults.weight.block.block_shape: got 2, want B1X128 or "
+     "B128X128\n"
+     "1:62: error: defaults.all.mxfp8.scale_rounding: got 1, want UP or "
+     "OCP_FLOOR"},
+    // Contradictions.
+    {"HadamardWithFourOverSix",
+     "defaults { all { delayed {} } grad { nvfp4 { random_hadamard: true "
+     "four_over_six: true } } input { nvfp4 { random_hadamard: true } } }",
+     "1:46: error: defaults.grad.nvfp4.random_hadamard: got true beside "
+     "four_over_six: true (its choice is made on the values themselves), want "
+     "one of them"},
+    {"HadamardWithSquareBlocks",
+     "defaults { all { delayed {} } grad { nvfp4 { random_hadamard: true } } "
+     "input { nvfp4 { two_dimensional: true random_hadamard: true } } }",
+     "1:110: error: defaults.input.nvfp4.random_hadamard: got true beside "
+     "two_dimensional: true (whose column-wise copy is an exact transpose), "
+     "want one of them"},
+    {"StochasticWithFourOverSix",
+     "defaults { all { nvfp4 { four_over_six: true stochastic_rounding: true } "
+     "} }",
+     "1:46: error: defaults.all.nvfp4.stochastic_rounding: got true beside "
+     "four_over_six: true (its choice needs rounding to nearest), want one of "
+     "them"},
+    {"ContradictionWithAnInheritedOption",
+     "defaults { all { nvfp4 { four_over_six: true } } }\n"
+     "phase { from_step: 1 rule { module: \"a\" grad { nvfp4 { "
+     "stochastic_rounding: true } } } }\n"
+     "phase { from_step: 2 grad { nvfp4 { four_over_six: false "
+     "stochastic_rounding: true } } }",
+     "2:56: error: phase[0].rule[0].grad.nvfp4.stochastic_rounding: got true "
+     "beside four_over_six: true (from defaults) (its choice needs rounding to "
+     "nearest), want one of them"},
+    {"InheritedOptionAgainstTheRulesOwn",
+     "defaults { all { nvfp4 { stochastic_rounding: true } } }\n"
+     "rule { module: \"a\" all { nvfp4 { four_over_six: true } } }",
+     "2:26: error: rule[0].all.nvfp4.stochastic_rounding: got true (from "
+     "defaults) beside four_over_six: true (its choice needs rounding to "
+     "nearest), want one of them"},
+    {"HadamardOfWeights",
+     "defaults { all { nvfp4 { random_hadamard: true } } }",
+     "1:26: error: defaults.all.nvfp4.random_hadamard: got true for weight, "
+     "want it for input and grad only, the operands of wgrad"},
+    {"HadamardOfOneOperand",
+     "defaults { all { nvfp4 {} } input { nvfp4 { random_hadamard: true } } }\n"
+     "rule { module: \"a\" grad { mxfp8 {} } }\n"
+     "phase { from_step: 7 input { high_precision {} } grad { nvfp4 { "
+     "random_hadamard: true } } }",
+     "1:45: error: defaults.input.nvfp4.random_hadamard: got true for input "
+     "while grad has false (defaults), want it for both operands of wgrad or "
+     "for none\n"
+     "1:45: error: defaults.input.nvfp4.random_hadamard: got true for input "
+     "while grad is mxfp8 (rule[0] (r.textproto:2:1)), want it for both "
+     "operands of wgrad or for none\n"
+     "3:65: error: phase[0].grad.nvfp4.random_hadamard: got true for grad "
+     "while input is high_precision (phase[0]), want it for both operands of "
+     "wgrad or for none"},
+    {"SeedThatNothingUses",
+     "defaults { all { nvfp4 { seed: 3 } } }\n"
+     "rule { module: \"a\" grad { nvfp4 { seed: 4 stochastic_rounding: true } "
+     "} }",
+     "1:26: error: defaults.all.nvfp4.seed: got 3 without stochastic_rounding: "
+     "true, where it has no effect, want no seed"},
+    {"CustomWithoutFactory",
+     "defaults { all { custom {} } }\n"
+     "rule { module: \"a\" all { custom { factory: \"\" } } }",
+     "1:18: error: defaults.all.custom.factory: got nothing, want the name of "
+     "a registered factory\n"
+     "2:35: error: rule[0].all.custom.factory: got \"\", want the name of a "
+     "registered factory"},
+    {"CustomParameters",
+     "defaults { all { custom { factory: \"f\" parameters { "
+     "fields { key: \"a\" value { number_value: nan } }\n"
+     "fields { key: \"b\" value { list_value { values {} } } }\n"
+     "fields { key: \"c\" value { string_value: \"\\xff\" } } } } } }",
+     "1:40: error: defaults.all.custom.parameters: got no value for \"b\", "
+     "want "
+     "one of null_value, number_value, string_value, bool_value, struct_value, "
+     "list_value\n"
+     "1:40: error: defaults.all.custom.parameters: got nan for \"a\", want a "
+     "finite number\n"
+     "1:40: error: defaults.all.custom.parameters: got \"\\xff\", want UTF-8"},
     {"E2M1WithDelayed", "defaults { all { format: E2M1 delayed {} } }",
      "1:18: error: defaults.all.format: got E2M1 with delayed, want E4M3 or "
      "E5M2"},
@@ -135,6 +231,26 @@ const Row kRows[] = {
          "matmul { fprop { fast_accum: false high_precision: true } }",
      "2:18: error: matmul.fprop.fast_accum: got false beside high_precision: "
      "true, where it has no effect, want no fast_accum"},
+    {"EmulateBesideHighPrecision",
+     std::string(kGood) +
+         "matmul { dgrad { emulate: true high_precision: true } wgrad { "
+         "emulate: true } }",
+     "2:18: error: matmul.dgrad.emulate: got true beside high_precision: "
+     "true, where it has no effect, want no emulate"},
+    // Elements of a [ list ] have a place of their own.
+    {"ListOfRules",
+     std::string(kGood) +
+         "rule { module: \"a\" all { high_precision {} } }\n"
+         "rule: [ { module: \"b\" }, # none }\n"
+         "  { all { high_precision {} } },\n"
+         "  { module: \"c\" all { delayed { margin: 40 } } } ]\n"
+         "rule { module: \"d\" }",
+     "3:9: error: rule[1]: sets nothing, want at least one of input, weight, "
+     "grad, all, matmul (with a GEMM), amax_reduction\n"
+     "4:3: error: rule[2]: got neither module nor layers, want one of them\n"
+     "5:33: error: rule[3].all.delayed.margin: got 40, want 0..32\n"
+     "6:1: error: rule[4]: sets nothing, want at least one of input, weight, "
+     "grad, all, matmul (with a GEMM), amax_reduction"},
     {"RuleSetsNothing",
      std::string(kGood) +
          "rule { module: \"a\" }\nrule { module: \"b\" matmul {} }\n"
@@ -292,6 +408,29 @@ TEST_P(AllowedTest, Loads) {
 INSTANTIATE_TEST_SUITE_P(
     Recipes, AllowedTest,
     ::testing::Values(
+        // Every scaling, by itself and mixed: what a chip cannot multiply is
+        // the chip's business.
+        "defaults { all { rowwise {} } }", "defaults { all { block {} } }",
+        "defaults { all { mxfp8 {} } }", "defaults { all { nvfp4 {} } }",
+        "defaults { all { custom { factory: \"not.registered\" } } }",
+        "defaults { input { nvfp4 {} } weight { mxfp8 {} } grad { block {} } }",
+        "defaults { input { current {} } weight { rowwise {} } grad { format: "
+        "E5M2 mxfp8 {} } }",
+        "defaults { all { block { block_shape: B128X128 } } }",
+        "defaults { all { delayed {} } } matmul { fprop { emulate: true } "
+        "dgrad "
+        "{ emulate: false } wgrad { emulate: true fast_accum: true } }",
+        // Stochastic rounding is for grads, but not only.
+        "defaults { all { nvfp4 { stochastic_rounding: true seed: "
+        "-9223372036854775808 two_dimensional: true } } }",
+        // A Hadamard transform on one operand of a GEMM that does not use it.
+        "defaults { all { nvfp4 {} } input { nvfp4 { random_hadamard: true } } "
+        "} matmul { wgrad { high_precision: true } }",
+        // The factory is inherited.
+        "defaults { all { custom { factory: \"f\" } } } rule { module: \"a\" "
+        "all "
+        "{ custom { parameters { fields { key: \"\" value { bool_value: true } "
+        "} } } } }",
         // The ends of the ranges.
         "defaults { all { delayed { margin: 0 amax_history_len: 1 } } }",
         "defaults { all { delayed { margin: 32 amax_history_len: 65536 } } }",
@@ -327,6 +466,40 @@ INSTANTIATE_TEST_SUITE_P(
         "high_precision {} } } rule { module: \"a\" weight { high_precision {} "
         "} }",
         "defaults { all { delayed {} } } phase { from_step: 0 }"));
+
+TEST(CheckSpecTest, ParametersMadeInCodeAreChecked) {
+  CustomSpec custom;
+  custom.factory = "f";
+  Parameters& parameters = custom.parameters.emplace();
+  parameters["\xff"] = {1.0};
+  ParameterValue deep = {true};
+  for (int i = 0; i < kMaxParameterDepth; ++i) deep = {ParameterList{deep}};
+  parameters["deep"] = deep;
+  RecipeSpec spec;
+  spec.defaults.emplace().all = PolicySpec::Custom(custom);
+  EXPECT_THAT(
+      Recipe::Create(spec),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               "recipe: error: defaults.all.custom.parameters: got objects and "
+               "lists nested more than 16 deep, want fewer\n"
+               "recipe: error: defaults.all.custom.parameters: got \"\\xff\", "
+               "want UTF-8"));
+  parameters.erase("\xff");
+  parameters["deep"] = {std::get<ParameterList>(deep.value)[0]};
+  spec.defaults->all = PolicySpec::Custom(custom);
+  absl::StatusOr<Recipe> made = Recipe::Create(spec);
+  ASSERT_THAT(made, IsOk());
+  // The deepest that is allowed fits into a phase's rule, too.
+  EXPECT_THAT(Recipe::Parse(made->ToString(), "r"), IsOk());
+  PhaseSpec& phase = spec.phases.emplace_back();
+  phase.from_step = 1;
+  RuleSpec& rule = phase.rules.emplace_back();
+  rule.module = "a";
+  rule.all = spec.defaults->all;
+  made = Recipe::Create(spec);
+  ASSERT_THAT(made, IsOk());
+  EXPECT_THAT(Recipe::Parse(made->ToString(), "r"), IsOk());
+}
 
 TEST(CheckSpecTest, FaultsOfARecipeMadeInCodeCarryThePathAlone) {
   RecipeSpec spec;

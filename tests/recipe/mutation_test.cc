@@ -21,6 +21,16 @@ matmul { fprop { fast_accum: true } dgrad { high_precision: true } }
 amax_reduction { enabled: true group: "tp" }
 phase { from_step: 5 grad { delayed { non_finite_amax: BACK_OFF } }
         rule { module: "b" all { delayed { first_step: UNIT } } } }
+rule { module: "c" input { nvfp4 { random_hadamard: true amax_group: "g" } }
+       weight { block { block_shape: B128X128 } }
+       grad { nvfp4 { random_hadamard: true stochastic_rounding: true seed: 3 } }
+       matmul { wgrad { emulate: true } } }
+rule { module: "d" all { custom { factory: "f" parameters {
+       fields { key: "a" value { list_value { values { number_value: -.5e1 }
+                values { struct_value { fields { key: "" value {
+                string_value: "\u00e9" } } } } } } } } } } }
+rule { module: "e" all { mxfp8 { scale_rounding: OCP_FLOOR } }
+       weight { rowwise { power_2_scale: true } } }
 )text";
 
 // Loads and, when that works, does everything else that reads the recipe.

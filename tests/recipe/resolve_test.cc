@@ -88,6 +88,166 @@ TEST(ResolveTest, B13FormatPerRole) {
   }
 }
 
+// The documented defaults of every scaling, by role.
+TEST(ResolveTest, EveryScalingHasItsDefaults) {
+  const struct {
+    const char* scaling;
+    const char* input;
+    const char* weight;
+    const char* grad;
+  } rows[] = {
+      {"high_precision {}", "high_precision dtype=BF16",
+       "high_precision dtype=BF16", "high_precision dtype=BF16"},
+      {"delayed {}", kDelayedE4M3, kDelayedE4M3, kDelayedE5M2},
+      {"current {}", "current E4M3 power_2_scale=false amax_epsilon=0",
+       "current E4M3 power_2_scale=false amax_epsilon=0",
+       "current E5M2 power_2_scale=false amax_epsilon=0"},
+      {"rowwise {}", "rowwise E4M3 power_2_scale=false amax_epsilon=0",
+       "rowwise E4M3 power_2_scale=false amax_epsilon=0",
+       "rowwise E5M2 power_2_scale=false amax_epsilon=0"},
+      {"block {}",
+       "block E4M3 block_shape=B1X128 power_2_scale=false amax_epsilon=0",
+       "block E4M3 block_shape=B128X128 power_2_scale=false amax_epsilon=0",
+       "block E4M3 block_shape=B1X128 power_2_scale=false amax_epsilon=0"},
+      {"mxfp8 {}", "mxfp8 E4M3 scale_rounding=UP two_dimensional=false",
+       "mxfp8 E4M3 scale_rounding=UP two_dimensional=false",
+       "mxfp8 E4M3 scale_rounding=UP two_dimensional=false"},
+      {"nvfp4 {}",
+       "nvfp4 E2M1 two_dimensional=false stochastic_rounding=false "
+       "random_hadamard=false four_over_six=false seed=0",
+       "nvfp4 E2M1 two_dimensional=false stochastic_rounding=false "
+       "random_hadamard=false four_over_six=false seed=0",
+       "nvfp4 E2M1 two_dimensional=false stochastic_rounding=false "
+       "random_hadamard=false four_over_six=false seed=0"},
+      {"custom { factory: 'f' }", "custom E4M3 factory=\"f\" parameters={}",
+       "custom E4M3 factory=\"f\" parameters={}",
+       "custom E5M2 factory=\"f\" parameters={}"},
+  };
+  for (const auto& row : rows) {
+    const ResolvedModules r =
+        Resolve(absl::StrCat("defaults { all { ", row.scaling, " } }"), {"m"});
+    EXPECT_EQ(Get(r, 0, 0, Role::kInput), row.input);
+    EXPECT_EQ(Get(r, 0, 0, Role::kWeight), row.weight);
+    EXPECT_EQ(Get(r, 0, 0, Role::kGrad), row.grad);
+  }
+}
+
+TEST(ResolveTest, EveryOptionIsInheritedAndCanBeSetBack) {
+  const struct {
+    const char* defaults;  // the scaling with every option set
+    const char* inherits;
+    const char* sets_back;
+    const char* inherited;  // for weight
+    const char* set_back;
+  } rows[] = {
+      {"format: E5M2 rowwise { power_2_scale: true amax_epsilon: 0.5 "
+       "amax_group: 'g' }",
+       "rowwise {}",
+       "format: E4M3 rowwise { power_2_scale: false amax_epsilon: 0 "
+       "amax_group: 'h' }",
+       "rowwise E5M2 power_2_scale=true amax_epsilon=0.5 amax_group=\"g\"",
+       "rowwise E4M3 power_2_scale=false amax_epsilon=0 amax_group=\"h\""},
+      {"current { amax_group: 'g' }", "current { power_2_scale: true }",
+       "current { amax_group: 'h' }",
+       "current E4M3 power_2_scale=true amax_epsilon=0 amax_group=\"g\"",
+       "current E4M3 power_2_scale=false amax_epsilon=0 amax_group=\"h\""},
+      {"format: E5M2 block { block_shape: B1X128 power_2_scale: true "
+       "amax_epsilon: 0.5 }",
+       "block {}",
+       "format: E4M3 block { block_shape: B128X128 power_2_scale: false "
+       "amax_epsilon: 0 }",
+       "block E5M2 block_shape=B1X128 power_2_scale=true amax_epsilon=0.5",
+       "block E4M3 block_shape=B128X128 power_2_scale=false amax_epsilon=0"},
+      {"format: E5M2 mxfp8 { scale_rounding: OCP_FLOOR two_dimensional: true }",
+       "mxfp8 {}",
+       "format: E4M3 mxfp8 { scale_rounding: UP two_dimensional: false }",
+       "mxfp8 E5M2 scale_rounding=OCP_FLOOR two_dimensional=true",
+       "mxfp8 E4M3 scale_rounding=UP two_dimensional=false"},
+      {"nvfp4 { two_dimensional: true stochastic_rounding: true seed: 5 "
+       "amax_group: 'g' }",
+       "nvfp4 {}",
+       "nvfp4 { two_dimensional: false stochastic_rounding: false "
+       "four_over_six: true amax_group: 'h' }",
+       "nvfp4 E2M1 two_dimensional=true stochastic_rounding=true "
+       "random_hadamard=false four_over_six=false seed=5 amax_group=\"g\"",
+       "nvfp4 E2M1 two_dimensional=false stochastic_rounding=false "
+       "random_hadamard=false four_over_six=true seed=5 amax_group=\"h\""},
+      {"format: E5M2 custom { factory: 'f' parameters { fields { key: 'a' "
+       "value { number_value: 1 } } } }",
+       "custom {}", "format: E4M3 custom { factory: 'f' parameters {} }",
+       "custom E5M2 factory=\"f\" parameters={\"a\":1}",
+       "custom E4M3 factory=\"f\" parameters={}"},
+      // Another factory knows nothing of the first one's parameters.
+      {"custom { factory: 'f' parameters { fields { key: 'a' value { "
+       "null_value: NULL_VALUE } } } }",
+       "custom { factory: 'f' }", "custom { factory: 'g' }",
+       "custom E4M3 factory=\"f\" parameters={\"a\":null}",
+       "custom E4M3 factory=\"g\" parameters={}"},
+  };
+  for (const auto& row : rows) {
+    const ResolvedModules r = Resolve(
+        absl::StrCat("defaults { all { high_precision {} } weight { ",
+                     row.defaults, " } }\n", "rule { module: 'a' weight { ",
+                     row.inherits, " } }\n", "phase { from_step: 3 weight { ",
+                     row.sets_back, " } }"),
+        {"a"});
+    EXPECT_EQ(Get(r, 0, 0, Role::kWeight), row.inherited);
+    EXPECT_EQ(Get(r, 1, 0, Role::kWeight), row.set_back);
+  }
+}
+
+TEST(ResolveTest, AGemmAloneInHighPrecisionInDefaultsRulesAndPhases) {
+  const ResolvedModules r = Resolve(
+      "defaults { all { rowwise {} } }\n"
+      "matmul { wgrad { high_precision: true } }\n"
+      "rule { module: 'a' matmul { wgrad { emulate: true } fprop { "
+      "high_precision: true } } }\n"
+      "phase { from_step: 10 matmul { wgrad { high_precision: false } dgrad { "
+      "high_precision: true } } rule { module: 'b' matmul { dgrad {} wgrad { "
+      "high_precision: true } } } }",
+      {"a", "b", "c"});
+  // As "fdw", a letter for each GEMM in high precision, by module and phase.
+  const auto hp = [&](int phase, size_t module) {
+    std::string letters;
+    for (Gemm gemm : kGemms) {
+      if (r.at(phase, module).gemm(gemm).high_precision) {
+        letters += Name(gemm)[0];
+      }
+    }
+    return letters;
+  };
+  EXPECT_EQ(hp(0, 0), "f");
+  EXPECT_TRUE(r.at(0, 0).gemm(Gemm::kWgrad).emulate);
+  EXPECT_EQ(hp(0, 1), "w");
+  EXPECT_EQ(hp(0, 2), "w");
+  EXPECT_FALSE(r.at(0, 2).gemm(Gemm::kWgrad).fast_accum);
+  EXPECT_EQ(hp(1, 0), "fd");
+  EXPECT_EQ(hp(1, 1), "w");
+  EXPECT_EQ(hp(1, 2), "d");
+  // The operands' policies stay: the other GEMMs use them.
+  EXPECT_EQ(r.at(0, 1).policy(Role::kGrad).scaling, Scaling::kRowwise);
+}
+
+TEST(ResolveTest, HadamardOnOneOperandNamesTheModule) {
+  const Recipe recipe = Make(
+      "defaults { all { nvfp4 {} } }\n"
+      "rule { module: \"a.*\" input { nvfp4 { random_hadamard: true } } }\n"
+      "rule { module: \".*b\" grad { nvfp4 { random_hadamard: true } } }\n"
+      "rule { module: \"c|a\" grad { high_precision {} } }");
+  EXPECT_THAT(recipe.Resolve({"ab", "c"}), IsOk());
+  EXPECT_THAT(
+      recipe.Resolve({"ab", "a", "b"}),
+      StatusIs(
+          absl::StatusCode::kInvalidArgument,
+          "r.textproto:2:38: error: rule[0].input.nvfp4.random_hadamard: got "
+          "true for input of module \"a\" while grad is high_precision "
+          "(rule[2] (r.textproto:4:1)), want it for both operands of wgrad or "
+          "for none\n"
+          "r.textproto:3:37: error: rule[1].grad.nvfp4.random_hadamard: got "
+          "true for grad of module \"b\" while input has false (defaults), "
+          "want it for both operands of wgrad or for none"));
+}
+
 // B9: amax_epsilon belongs to the policy that names it, to no other.
 TEST(ResolveTest, B9EpsilonStaysWithItsPolicy) {
   const ResolvedModules r = Resolve(

@@ -60,7 +60,7 @@ class SpecGenerator {
   // E4M3 only, so that no GEMM meets two E5M2 operands.
   PolicySpec Policy() {
     PolicySpec policy;
-    switch (Below(3)) {
+    switch (Below(8)) {
       case 0: {
         HighPrecisionSpec options;
         const DType dtypes[] = {DType::kBF16, DType::kF16, DType::kF32};
@@ -78,16 +78,93 @@ class SpecGenerator {
         policy.scaling = options;
         break;
       }
-      default: {
+      case 2: {
         CurrentSpec options;
+        FillCurrent(options);
+        policy.scaling = options;
+        break;
+      }
+      case 3: {
+        RowwiseSpec options;
+        FillCurrent(options);
+        policy.scaling = options;
+        break;
+      }
+      case 4: {
+        BlockSpec options;
+        if (Chance()) options.block_shape = BlockShape::k128x128;
         if (Chance()) options.power_2_scale = Chance();
         if (Chance()) options.amax_epsilon = Below(1000) * 1e-7;
+        policy.scaling = options;
+        break;
+      }
+      case 5: {
+        Mxfp8Spec options;
+        if (Chance()) options.scale_rounding = ScaleRounding::kOcpFloor;
+        if (Chance()) options.two_dimensional = Chance();
+        policy.scaling = options;
+        break;
+      }
+      case 6:
+        policy.scaling = Nvfp4();
+        if (Chance()) policy.format = Format::kE2M1;
+        return policy;
+      default: {
+        CustomSpec options;
+        options.factory = Name();
+        if (Chance()) options.parameters = Object(3);
         policy.scaling = options;
         break;
       }
     }
     policy.format = Format::kE4M3;
     return policy;
+  }
+
+  void FillCurrent(CurrentSpec& options) {
+    if (Chance()) options.power_2_scale = Chance();
+    if (Chance()) options.amax_epsilon = Below(1000) * 1e-7;
+    if (Chance()) options.amax_group = Name();
+  }
+
+  // Without random_hadamard, which speaks about pairs of roles; what would
+  // contradict an inherited option is set.
+  Nvfp4Spec Nvfp4() {
+    Nvfp4Spec options;
+    if (Chance()) options.two_dimensional = Chance();
+    options.stochastic_rounding = Chance();
+    options.four_over_six = !*options.stochastic_rounding && Chance();
+    if (Chance()) options.random_hadamard = false;
+    if (*options.stochastic_rounding && Chance())
+      options.seed = Below(1000) - 500;
+    if (Chance()) options.amax_group = Name();
+    return options;
+  }
+
+  Parameters Object(int depth) {
+    Parameters object;
+    for (int i = Below(4); i > 0; --i) object[Text()] = Value(depth - 1);
+    return object;
+  }
+
+  ParameterValue Value(int depth) {
+    switch (Below(depth > 0 ? 6 : 4)) {
+      case 0:
+        return {nullptr};
+      case 1:
+        return {Chance()};
+      case 2:
+        return {(Below(2001) - 1000) / 8.0};
+      case 3:
+        return {Text()};
+      case 4: {
+        ParameterList list;
+        for (int i = Below(3); i > 0; --i) list.push_back(Value(depth - 1));
+        return {list};
+      }
+      default:
+        return {Object(depth)};
+    }
   }
 
   void FillPolicies(RolePoliciesSpec& spec) {
@@ -103,8 +180,9 @@ class SpecGenerator {
       gemm->emplace();
       if (Chance()) {
         (*gemm)->high_precision = true;
-      } else if (Chance()) {
-        (*gemm)->fast_accum = Chance();
+      } else {
+        if (Chance()) (*gemm)->fast_accum = Chance();
+        if (Chance()) (*gemm)->emulate = Chance();
       }
     }
     return Chance() ? std::nullopt : std::optional<MatmulSpec>(matmul);

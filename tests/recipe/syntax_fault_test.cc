@@ -82,7 +82,8 @@ const Row kRows[] = {
      "1:28: error: defaults.all.current.power_2_scale: got 2, want true or "
      "false"},
     {"WordForDouble", "defaults { all { current { amax_epsilon: tiny } } }",
-     "1:28: error: defaults.all.current.amax_epsilon: got tiny, want a number"},
+     "1:28: error: defaults.all.current.amax_epsilon: got tiny, want a decimal "
+     "number"},
     {"WordForString", "name: abc",
      "1:1: error: name: got abc, want text in double quotes"},
     {"ScalarForMessage", "defaults: 3",
@@ -101,7 +102,54 @@ const Row kRows[] = {
      "1:28: error: defaults.all.delayed.margin: got the end of the file, want "
      "an integer, 0..32"},
     {"TruncatedInString", "name: \"abc",
-     "1:11: error: unexpected end of string"},
+     "1:1: error: name: got \"abc, want text that a quote ends on its line"},
+    {"StringOverTwoLines", "defaults {}\nname: \"ab\nc\"",
+     "2:1: error: name: got \"ab, want text that a quote ends on its line"},
+    {"OneBackslashInAPattern",
+     "rule { module: \"layers\\.0\" all { delayed {} } }",
+     "1:8: error: rule[0].module: got \"layers\\.0\", want text with \"\\\\\" "
+     "for "
+     "a backslash (or an escape such as \\n, \\\", \\x41)"},
+    {"EscapeWithoutDigits", "name: \"a\\xg\"",
+     "1:1: error: name: got \"a\\xg\", want text with \"\\\\\" for a backslash "
+     "(or an escape such as \\n, \\\", \\x41)"},
+    {"HexWithoutDigits", "defaults { all { delayed { margin: 0x } } }",
+     "1:28: error: defaults.all.delayed.margin: got 0x, want an integer, "
+     "0..32"},
+    {"NotOctal", "defaults { all { delayed { margin: 08 } } }",
+     "1:28: error: defaults.all.delayed.margin: got 08, want an integer, "
+     "0..32"},
+    {"TwoPoints", "defaults { all { current { amax_epsilon: 1.2.3 } } }",
+     "1:28: error: defaults.all.current.amax_epsilon: got 1.2.3, want a "
+     "decimal number"},
+    {"NumberWithUnit", "defaults { all { delayed { margin: 2bits } } }",
+     "1:28: error: defaults.all.delayed.margin: got 2bits, want an integer, "
+     "0..32"},
+    {"HexForDouble", "defaults { all { current { amax_epsilon: 0x10 } } }",
+     "1:28: error: defaults.all.current.amax_epsilon: got 0x10, want a decimal "
+     "number"},
+    {"ExponentWithoutDigits",
+     "defaults { all { current { amax_epsilon: 1e } } }",
+     "1:28: error: defaults.all.current.amax_epsilon: got 1e, want a decimal "
+     "number"},
+    // custom's parameters.
+    {"ParameterWithoutFields",
+     "defaults { all { custom { factory: \"f\" parameters { bits: 8 } } } }",
+     "1:53: error: defaults.all.custom.parameters: unknown field \"bits\", "
+     "want "
+     "fields { key: \"bits\" value { number_value: ... } }"},
+    {"ParameterOfTwoKinds",
+     "defaults { all { custom { parameters { fields { key: \"a\" value { "
+     "number_value: 1 bool_value: true } } } } } }",
+     "1:82: error: "
+     "defaults.all.custom.parameters.fields[0].value.bool_value: given beside "
+     "number_value, want one of them"},
+    {"NullOfAnotherName",
+     "defaults { all { custom { parameters { fields { key: \"a\" value { "
+     "null_value: nil } } } } } }",
+     "1:66: error: "
+     "defaults.all.custom.parameters.fields[0].value.null_value: got nil, want "
+     "NULL_VALUE"},
     {"BraceTooMany", "name: \"a\"\n}\n",
      "2:1: error: got }, want a field name"},
     // Bytes.
@@ -114,6 +162,9 @@ const Row kRows[] = {
                  "d\0",
                  4),
      "1:1: error: got byte 0xff, want UTF-8 text in protobuf text format"},
+    {"FullWidthLetterAtTheStart", "\xef\xbd\x84",
+     "1:1: error: got a character that only comments and quoted text may "
+     "contain"},
     {"LetterOutsideOfString",
      "d\xc3\xa9"
      "faults {}",
@@ -145,6 +196,15 @@ TEST(SyntaxFaultLimitsTest, DeepNestingIsAnErrorNotACrash) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("deep:1:18: error: defaults.all: unknown "
                                  "field \"defaults\"")));
+  // Only custom's parameters can be as deep as a text likes.
+  text = "defaults { all { custom { parameters { ";
+  for (int i = 0; i < 100000; ++i) {
+    text += "fields { key: 'a' value { struct_value { ";
+  }
+  EXPECT_THAT(Recipe::Parse(text, "deep"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("error: got messages nested too deep, want "
+                                 "fewer levels")));
   for (const char* open : {"rule: [", "rule < ", "rule { layers [", "{", "["}) {
     text.clear();
     for (int i = 0; i < 100000; ++i) text += open;

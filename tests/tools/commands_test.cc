@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "recipe/recipe.h"
 #include "tests/tools/command_testing.h"
 
 namespace scalekeeper {
@@ -52,13 +53,15 @@ TEST(ScalekeeperTest, WrongCommandsAreRefusedWithASuggestion) {
 }
 
 TEST(LintTest, PresetsAreClean) {
-  const CommandResult result =
-      RunCommand({"lint", "delayed_e4m3", "delayed_hybrid", "high_precision",
-                  "tensorwise"});
+  std::vector<std::string> args = {"lint"};
+  std::string want;
+  for (const std::string& name : Recipe::PresetNames()) {
+    args.push_back(name);
+    absl::StrAppend(&want, name, ": ok\n");
+  }
+  const CommandResult result = RunCommand(args);
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_EQ(result.out,
-            "delayed_e4m3: ok\ndelayed_hybrid: ok\nhigh_precision: ok\n"
-            "tensorwise: ok\n");
+  EXPECT_EQ(result.out, want);
   EXPECT_EQ(result.err, "");
 }
 
@@ -129,9 +132,10 @@ TEST(LintTest, TroubleGivesExitCode2) {
 TEST(PresetsTest, ListsAndPrints) {
   CommandResult result = RunCommand({"presets"});
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(result.out,
-              HasSubstr("delayed_hybrid  Delayed scaling; E4M3 for input and "
-                        "weight, E5M2 for grad\n"));
+  EXPECT_THAT(
+      result.out,
+      HasSubstr("\ndelayed_hybrid              Delayed scaling; E4M3 for "
+                "input and weight, E5M2 for grad\n"));
   result = RunCommand({"presets", "tensorwise"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.out, FileText("recipe/presets/tensorwise.textproto"));
@@ -139,9 +143,25 @@ TEST(PresetsTest, ListsAndPrints) {
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.err,
             "scalekeeper presets: unknown preset \"tensorwize\", did you mean "
-            "\"tensorwise\"?; known: delayed_e4m3, delayed_hybrid, "
-            "high_precision, tensorwise\n");
+            "\"tensorwise\"?; known: blockwise, delayed_e4m3, delayed_hybrid, "
+            "delayed_hybrid_bf16_ends, delayed_hybrid_bf16_warmup, "
+            "high_precision, mxfp8, nvfp4, nvfp4_bf16_tail, rowwise, "
+            "rowwise_wgrad_bf16, tensorwise\n");
   EXPECT_EQ(RunCommand({"presets", "a", "b"}).exit_code, 2);
+}
+
+TEST(DiffTest, ShowsTheOptionsOfEveryScaling) {
+  const CommandResult result = RunCommand({"diff", "blockwise", "mxfp8"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(
+      result.out,
+      AllOf(StartsWith("defaults.input.scaling: block -> mxfp8\n"
+                       "defaults.input.block.block_shape: B1X128 -> (none)\n"
+                       "defaults.input.block.power_2_scale: true -> (none)\n"),
+            HasSubstr("defaults.weight.block.block_shape: B128X128 -> ")));
+  EXPECT_EQ(RunCommand({"diff", "rowwise", "rowwise_wgrad_bf16"}).out,
+            "matmul.wgrad.fast_accum: true -> (none)\n"
+            "matmul.wgrad.high_precision: false -> true\n");
 }
 
 TEST(FingerprintTest, PrintsIt) {

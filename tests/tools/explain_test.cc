@@ -50,6 +50,10 @@ INSTANTIATE_TEST_SUITE_P(
         Golden{"rules.explain.json",
                "tests/tools/golden/rules.textproto",
                {"--output=json"}},
+        Golden{"scalings.explain", "tests/tools/golden/scalings.textproto", {}},
+        Golden{"scalings.explain.json",
+               "tests/tools/golden/scalings.textproto",
+               {"--output=json"}},
         Golden{
             "phases.step0.explain", "tests/tools/golden/phases.textproto", {}},
         Golden{"phases.step100.explain",

@@ -102,6 +102,7 @@ TEST_F(FlagSetTest, FaultsGoToStandardErrorWithExitCode2) {
       {{"--fast=yes"}, "--fast: got \"yes\", want true or false"},
       {{"--output=xml"}, "--output: got \"xml\", want one of table, json"},
       {{"--name=a", "--name=b"}, "--name is given twice"},
+      {{"--help=1"}, "--help: got \"1\", want --help without a value"},
   };
   for (const auto& [args, message] : rows) {
     FlagSet flags("try", "", "");
