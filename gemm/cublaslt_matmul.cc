@@ -158,6 +158,12 @@ bool Call::CanBeDirect() const {
   const TensorView& out = p_.out;
   if (p_.bias && !IsNativeBias(p_, a_)) return false;
   if (IsBlocked(modes_->a) && out.rows % kBlockedRows != 0) return false;
+  // 1x128 x 1x128 rounds to D's type before it adds C.
+  if (p_.accumulate && out.dtype != DType::kF32 &&
+      modes_->a == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F &&
+      modes_->b == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F) {
+    return false;
+  }
   if (p_.codes) {
     return a_.is_codes() && IsAligned(out.data) &&
            modes_->a == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F &&
