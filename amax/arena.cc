@@ -10,7 +10,6 @@
 #include "amax/history.h"
 #include "amax/update.h"
 #include "base/device_memory.h"
-#include "base/status_macros.h"
 
 namespace scalekeeper {
 namespace {
@@ -39,13 +38,14 @@ class Sections {
 // Rings of one class lie together, kRingStride of them at a time.
 struct RingClass {
   uint32_t slots = 0;
-  uint32_t next = 0;                             // while places are handed out
-  uint64_t rings = 0, chunks = 0, suffixes = 0;  // words: where it begins
+  uint32_t next = 0;   // while places are handed out
+  uint64_t words = 0;  // where it begins
 
-  // Where the next slot's words begin, of `words` each.
-  uint32_t Place(uint64_t begin, uint64_t words) const {
+  // Where the next slot's ring begins.
+  uint32_t Place(uint32_t capacity) const {
     return static_cast<uint32_t>(
-        begin + next / kRingStride * kRingStride * words + next % kRingStride);
+        words + next / kRingStride * kRingStride * RingWords(capacity) +
+        next % kRingStride);
   }
 };
 
@@ -61,18 +61,13 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
   for (const ArenaLayout::Slot& slot : layout.slots) {
     ++classes[{slot.capacity, slot.two_rings}].slots;
   }
-  uint64_t ring_words = 0, chunk_words = 0, suffix_words = 0;
+  uint64_t ring_words = 0;
   for (auto& [key, ring_class] : classes) {
-    const uint8_t log2 = ChunkLog2(key.first);
-    const uint64_t padded = RoundUp(ring_class.slots, kRingStride);
-    ring_class.rings = ring_words;
-    ring_class.chunks = chunk_words;
-    ring_class.suffixes = suffix_words;
-    ring_words += padded * key.first * (key.second ? 2 : 1);
-    chunk_words += padded * ChunkCount(key.first, log2);
-    suffix_words += padded << log2;
+    ring_class.words = ring_words;
+    ring_words += RoundUp(ring_class.slots, kRingStride) *
+                  RingWords(key.first) * (key.second ? 2 : 1);
   }
-  if (std::max({ring_words, chunk_words, suffix_words}) > UINT32_MAX) {
+  if (ring_words > UINT32_MAX) {
     return absl::ResourceExhaustedError(absl::StrCat(
         slots, " slots need more than 2^32 words of amax history"));
   }
@@ -82,17 +77,10 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
   for (uint32_t i = 0; i < slots; ++i) {
     const ArenaLayout::Slot& slot = layout.slots[i];
     RingClass& ring_class = classes[{slot.capacity, slot.two_rings}];
-    const uint8_t log2 = ChunkLog2(slot.capacity);
-    SlotDescriptor& place = arena.placements_[i];
-    place.chunk_log2 = log2;
-    place.ring_offset = ring_class.Place(ring_class.rings, slot.capacity);
-    place.chunk_offset =
-        ring_class.Place(ring_class.chunks, ChunkCount(slot.capacity, log2));
-    place.suffix_offset =
-        ring_class.Place(ring_class.suffixes, uint64_t{1} << log2);
+    arena.placements_[i].ring_offset = ring_class.Place(slot.capacity);
     if (slot.two_rings) {
       arena.second_ring_[i] = static_cast<uint32_t>(
-          RoundUp(ring_class.slots, kRingStride) * slot.capacity);
+          RoundUp(ring_class.slots, kRingStride) * RingWords(slot.capacity));
     }
     ++ring_class.next;
   }
@@ -134,13 +122,18 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
   const size_t block_sequences = sections.Add<uint32_t>(BlockCount(slots));
   const size_t step = sections.Add<StepState>(1);
   const size_t messages = sections.Add<uint32_t>(message_words);
-  const size_t chunk_maxima = sections.Add<uint32_t>(chunk_words);
-  const size_t suffix_maxima = sections.Add<uint32_t>(suffix_words);
   arena.head_bytes_ = sections.bytes();
   const size_t rings = sections.Add<uint32_t>(ring_words);
 
-  SK_ASSIGN_OR_RETURN(arena.buffer_,
-                      Buffer::Allocate(allocator, sections.bytes()));
+  absl::StatusOr<Buffer> buffer = Buffer::Allocate(allocator, sections.bytes());
+  if (!buffer.ok()) {
+    return absl::Status(
+        buffer.status().code(),
+        absl::StrCat("amax state of ", slots, " slots, ", sections.bytes(),
+                     " bytes on ", Name(allocator->device()), ": ",
+                     buffer.status().message()));
+  }
+  arena.buffer_ = *std::move(buffer);
   std::byte* base = arena.buffer_.as<std::byte>();
   ArenaView& view = arena.view_;
   const auto at = [&](size_t offset, auto*& pointer) {
@@ -162,8 +155,6 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
   at(block_sequences, view.block_sequences);
   at(step, view.step);
   at(messages, view.messages);
-  at(chunk_maxima, view.chunk_maxima);
-  at(suffix_maxima, view.suffix_maxima);
   at(rings, view.rings);
   arena.device_ = allocator->device();
   if (arena.device_ != Device::Host()) return arena;

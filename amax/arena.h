@@ -1,8 +1,8 @@
 // Arena: one allocation for all amax state, cut into contiguous sections.
 //
 // Sections, each aligned to 256 bytes: amax, scale, scale_inv, measure,
-// descriptors, histories, flags, undo records, groups, step, messages, chunk
-// maxima, suffix maxima, rings. Addresses never move while the Arena lives. In
+// descriptors, histories, flags, undo records, groups, step, messages, rings
+// (with their maxima). Addresses never move while the Arena lives. In
 // host memory everything but the rings is initialized (zero; scale and
 // scale_inv 1); ring words are read only after they were written.
 //
@@ -13,9 +13,8 @@
 // A slot whose window length differs between phases has two rings, so that a
 // change of phase leaves the old window whole (it can be undone).
 //
-// Cost per slot: about 130 bytes, plus 4 N for the ring and about 8 sqrt(N) for
-// the maxima of its chunks; rings of each length are laid out for a multiple of
-// 32 slots.
+// Cost per slot: about 130 bytes, plus 6 N for the ring and its maxima; rings
+// of each length are laid out for a multiple of 32 slots.
 //
 // Example:
 //   SK_ASSIGN_OR_RETURN(Arena arena, Arena::Create(HostAllocator(), layout));

@@ -9,7 +9,7 @@
 // that a warp, whose slots write at the same position, touches one line of
 // memory whatever the history length is:
 //   word(p) = rings[ring_offset + p * kRingStride]
-// Its maxima (amax/history.h) lie the same way.
+// Its maxima (amax/history.h) follow it the same way.
 //
 // Observations of a group: one word per slot that is in it in the first phase,
 // in arena order, then kControlWords words (amax/update.h) that this rank
@@ -21,6 +21,7 @@
 
 #include <cstdint>
 
+#include "numerics/host_device.h"
 #include "recipe/policy.h"
 
 namespace scalekeeper {
@@ -28,31 +29,48 @@ namespace scalekeeper {
 // Slots whose rings lie together: a warp of a GPU.
 inline constexpr uint32_t kRingStride = 32;
 
-// What a slot does in the active phase. Read-only in a step.
+enum class SlotUse : uint8_t {
+  kNone,
+  kDelayed,  // has a window and a scale
+  kWatched,  // `current`: only a non-finite amax counts
+};
+
+// What a slot does in the active phase. Written by copies from the host alone,
+// never by a kernel.
 struct alignas(16) SlotDescriptor {
   uint32_t ring_offset = 0;       // words, of ring position 0
-  uint32_t chunk_offset = 0;      // words, into chunk_maxima
-  uint32_t suffix_offset = 0;     // words, into suffix_maxima
   uint32_t history_len = 1;       // N
   uint32_t amax_index = 0;        // words, into amax
   uint32_t message_index = 0;     // words, into messages
   uint32_t message_position = 0;  // words, into its group's message
   uint32_t group = 0;             // index into groups
   float format_max = 0;
-  uint8_t chunk_log2 = 0;
   uint8_t margin = 0;
-  AmaxComputeAlgo algo = AmaxComputeAlgo::kMax;
-  NonFiniteAmax non_finite = NonFiniteAmax::kSkip;
-  bool enabled = false;  // `delayed` in the active phase
-  bool watched = false;  // `current`: only a non-finite amax counts
-};
+  // Enumerations in a byte each.
+  uint8_t algo_value = static_cast<uint8_t>(AmaxComputeAlgo::kMax);
+  uint8_t non_finite_value = static_cast<uint8_t>(NonFiniteAmax::kSkip);
+  SlotUse use = SlotUse::kNone;
 
-// A slot's window, besides the ring itself.
+  SK_HOST_DEVICE AmaxComputeAlgo algo() const {
+    return static_cast<AmaxComputeAlgo>(algo_value);
+  }
+  SK_HOST_DEVICE NonFiniteAmax non_finite() const {
+    return static_cast<NonFiniteAmax>(non_finite_value);
+  }
+};
+static_assert(sizeof(SlotDescriptor) == 32, "two loads of a GPU thread");
+
+// A slot's window, besides the ring itself (amax/history.h).
 struct alignas(16) SlotHistory {
   uint32_t cursor = 0;      // where the next push goes, 0..N-1
   uint32_t count = 0;       // entries held, 0..N
-  uint32_t prefix_max = 0;  // of the entries of the current chunk before cursor
-  uint32_t others_max = 0;  // of the entries of all other chunks
+  uint32_t prefix_max = 0;  // of the current half's entries before the cursor
+  uint32_t others_max = 0;  // of the other half's entries
+  uint32_t made_max = 0;    // of those whose suffix maximum is made
+  // What the next push needs of the ring.
+  uint32_t next_evicted = 0;     // what it overwrites; 0: not full yet
+  uint32_t next_suffix_max = 0;  // of the current half's entries behind it
+  uint32_t next_entry = 0;       // the next one whose suffix maximum is made
 };
 
 // A slot before a completed step. There are two per slot: an update writes the
@@ -130,8 +148,6 @@ struct ArenaView {
 
   StepState* step = nullptr;
   uint32_t* messages = nullptr;
-  uint32_t* chunk_maxima = nullptr;
-  uint32_t* suffix_maxima = nullptr;
   uint32_t* rings = nullptr;
 };
 

@@ -58,6 +58,9 @@ absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
   }
   SK_ASSIGN_OR_RETURN(Arena arena, Arena::Create(allocator, layout));
   steps->arena_ = std::make_unique<Arena>(std::move(arena));
+  // Copies of the whole arena read all of it.
+  SK_RETURN_IF_ERROR(FillBytes(device, steps->arena_->view().amax, 0,
+                               steps->arena_->bytes(), Stream{}));
   SK_ASSIGN_OR_RETURN(steps->report_,
                       MappedWords::Allocate(device, kStepReportWords));
   steps->staged_.resize(*std::max_element(layout.message_words.begin(),

@@ -175,7 +175,8 @@ __device__ __forceinline__ void ExchangeControl(
 }
 
 template <int kPeers>
-__global__ void __launch_bounds__(kStepThreads)
+__global__ void __launch_bounds__(kStepThreads,
+                                  kPeers == 1 ? device::kStepBlocksPerSm : 1)
     FusedStepKernel(const __grid_constant__ ArenaView arena,
                     const __grid_constant__ GroupDescriptor group,
                     uint32_t group_index,
@@ -183,26 +184,32 @@ __global__ void __launch_bounds__(kStepThreads)
                     const uint32_t* skip_flag,
                     const __grid_constant__ StepGuard guard) {
   __shared__ BlockShared shared;
-  device::WaitForEarlierWork();
   const uint32_t slot = device::SlotOfThread();
+  const uint32_t lane = threadIdx.x & 31u;
   const bool has_slot = !InControlWarp() && slot < arena.slots;
   const uint32_t position = slot - group.first_slot;
   const bool exchanged = has_slot && position < group.members;
-  const StepState step = *arena.step;
-  // All that can be asked for before anything is known.
   SlotWork work;
-  uint32_t word = 0;
   uint32_t control_offset = 0;
+  if (InControlWarp()) {
+    if (lane < arena.groups) {
+      control_offset = arena.group_descriptors[lane].control_offset;
+    }
+    device::ClearShared(arena.groups, &shared);
+  } else if (has_slot) {
+    work.descriptor = arena.descriptors[slot];
+  }
+  device::WaitForEarlierWork();
+
+  const StepState step = *arena.step;
+  uint32_t word = 0;
   bool own_skip = false;
   if (InControlWarp()) {
     own_skip = skip_flag != nullptr && *skip_flag != 0;
-    word =
-        arena.amax[group.control_offset + threadIdx.x % 32 % kSentControlWords];
-    control_offset = device::LoadControlOffset(arena);
-    device::ClearShared(arena.groups, &shared);
+    word = arena.amax[group.control_offset + lane % kSentControlWords];
   } else if (has_slot) {
     if (exchanged) word = arena.amax[group.amax_offset + position];
-    work = LoadSlot(arena, slot);
+    LoadSlot(arena, slot, &work);
   }
   // The same in every thread of the block.
   const bool replaced = step.layout != guard.layout;
@@ -216,7 +223,7 @@ __global__ void __launch_bounds__(kStepThreads)
   uint32_t reduced = 0;
   uint32_t missing = 0;
   if (InControlWarp()) {
-    if (threadIdx.x % 32 % kSentControlWords == 0) word = own_skip ? 1 : 0;
+    if (lane % kSentControlWords == 0) word = own_skip ? 1 : 0;
     ExchangeControl(boxes, group.members, word, own_skip, epoch, guard,
                     group_index, arena.groups, &shared, &missing);
   } else if (has_slot) {
@@ -239,18 +246,8 @@ __global__ void __launch_bounds__(kStepThreads)
     return;
   }
 
-  uint64_t hash = 0;
-  if (has_slot && shared.any_disagree == 0) {
-    const SlotDescriptor& d = work.descriptor;
-    const float scale = UpdateSlot(arena, slot, work, reduced,
-                                   shared.Skips(d.group), step.sequence);
-    hash = ScaleHash(d.message_position, scale);
-  }
-  device::SumHashes(has_slot, work.descriptor.group, hash, &shared);
-  if (InControlWarp()) {
-    device::ArriveAndCommit(arena, guard, step, /*exchanged=*/true,
-                            control_offset, shared);
-  }
+  device::FinishStep(arena, guard, step, /*exchanged=*/true, control_offset,
+                     /*aborted=*/false, has_slot, slot, work, reduced, &shared);
 }
 
 }  // namespace

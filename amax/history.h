@@ -1,31 +1,36 @@
-// The amax window: a ring whose exact maximum costs the same whatever falls.
+// The amax window: a ring whose exact maximum costs the same whatever falls and
+// however long the window is.
 //
 // A plain ring needs N loads whenever the value that leaves was the maximum.
-// Here the ring is cut into chunks of B (a power of two near sqrt(N)) words.
-// While the write position h is in chunk c, the window consists of
-//   * the entries of c before h, written in this lap: a running maximum
+// Here the ring is cut into two halves, of ceil(N / 2) and floor(N / 2)
+// entries. While the write position h is in one half, the window consists of
+//   * the entries of this half before h, written in this lap: a running maximum
 //     (prefix_max);
-//   * the entries of c from h on, written in the last lap and the next to
-//     leave: suffix maxima, taken when h enters the chunk (old entries of a
-//     chunk do not change until they are overwritten);
-//   * all other chunks, which do not change while h is in c: others_max, taken
-//     from one maximum per chunk when h enters the chunk.
-// So window maximum = max(prefix_max, suffix_maxima[h + 1], others_max): three
-// loads per push, and B + N / B loads once every B pushes, on rising, constant
-// and falling amaxes alike. None of them depends on the value that is pushed
-// (PlanPush), so a GPU has them in flight while it waits for other ranks.
+//   * the entries of this half after h, written in the last lap and the next to
+//     leave: suffix maxima, which were made while h was in the other half;
+//   * the other half, which does not change meanwhile: others_max, the
+//     prefix_max with which h left it.
+// So window maximum = max(prefix_max, suffix_max(h + 1), others_max). Meanwhile
+// each push makes one suffix maximum of the other half, from its end towards
+// its beginning, and stores it where this half's has become useless: position
+// p's word is number min(p, N - 1 - p) of ceil(N / 2).
+//
+// A push therefore loads three words and stores two, whatever N and the values
+// are. Their addresses do not depend on the value that is pushed, and
+// SlotHistory keeps what the next push needs (`next_...`): the loads of a push
+// are for the one after it, so that a GPU never waits for them before it knows
+// the scale.
 //
 // Values are amax bits (numerics/amax.h), compared as uint32; infinities and
 // NaNs are values like others here. A window that is not full yet uses what it
-// holds; ring words outside the held ones are never read, so a ring needs no
+// holds; words that were never written are never read, so a ring needs no
 // initialization. The first position may be any (a ring has no beginning).
 //
 // The maxima are derived data: RebuildMaxima makes them from the ring, the
 // cursor and the count.
 //
 // Example:
-//   RingView ring{words, chunk_maxima, suffix_maxima, /*chunk_log2=*/2,
-//                 /*len=*/16};
+//   RingView ring{words, /*len=*/16};  // RingWords(16) words
 //   SlotHistory history;
 //   uint32_t max = PushAndMax(ring, history, AmaxBits(3.0f)).window_max;
 #ifndef SCALEKEEPER_AMAX_HISTORY_H_
@@ -40,60 +45,54 @@
 
 namespace scalekeeper {
 
-// log2 of the chunk size for a ring that can hold `capacity` >= 1 entries.
-SK_HOST_DEVICE inline uint8_t ChunkLog2(uint32_t capacity) {
-  uint8_t log2 = 0;
-  while ((uint64_t{1} << (2 * (log2 + 1))) <= capacity) ++log2;
-  return log2;
-}
-
-// ceil(len / B).
-SK_HOST_DEVICE inline uint32_t ChunkCount(uint32_t len, uint32_t chunk_log2) {
-  return ((len - 1) >> chunk_log2) + 1;
+// Words of a slot's ring for windows of up to `capacity` >= 1 entries: the
+// entries, then the suffix maxima.
+SK_HOST_DEVICE inline uint64_t RingWords(uint32_t capacity) {
+  return uint64_t{capacity} + (uint64_t{capacity} + 1) / 2;
 }
 
 // Where a slot's ring begins. Warps of 32 slots begin one after another, so
-// that they enter new chunks at different steps and no step costs much more
-// than another.
+// that they touch different lines of memory.
 SK_HOST_DEVICE inline uint32_t FirstPosition(uint32_t slot, uint32_t len) {
   return (slot / 32) % len;
 }
 
 struct RingView {
-  // Each kRingStride words apart.
-  uint32_t* words = nullptr;          // N
-  uint32_t* chunk_maxima = nullptr;   // ChunkCount(N)
-  uint32_t* suffix_maxima = nullptr;  // B
-  uint32_t chunk_log2 = 0;
-  uint32_t len = 1;  // N
+  uint32_t* words = nullptr;  // RingWords(N), each kRingStride words apart
+  uint32_t len = 1;           // N
 
-  SK_HOST_DEVICE uint32_t chunk_mask() const { return (1u << chunk_log2) - 1u; }
+  // Of the first half; the second one holds the rest.
+  SK_HOST_DEVICE uint32_t half() const { return len - len / 2; }
   SK_HOST_DEVICE uint32_t& at(uint32_t position) const {
     return words[size_t{position} * kRingStride];
   }
-  SK_HOST_DEVICE uint32_t& chunk_max(uint32_t chunk) const {
-    return chunk_maxima[size_t{chunk} * kRingStride];
-  }
-  // Of the entries from `position` to the end of its chunk.
+  // Of the entries from `position` to the end of its half.
   SK_HOST_DEVICE uint32_t& suffix_max(uint32_t position) const {
-    return suffix_maxima[size_t{position & chunk_mask()} * kRingStride];
+    const uint32_t mirrored = len - 1 - position;
+    return at(len + (position < mirrored ? position : mirrored));
   }
-  // One past the last position of the chunk that holds `position`.
-  SK_HOST_DEVICE uint32_t ChunkEnd(uint32_t position) const {
-    const uint32_t end = (position | chunk_mask()) + 1;
-    return end < len ? end : len;
+  SK_HOST_DEVICE bool BeginsHalf(uint32_t position) const {
+    return position == 0 || position == half();
+  }
+  // One past the last position of the half that holds `position`.
+  SK_HOST_DEVICE uint32_t HalfEnd(uint32_t position) const {
+    return position < half() ? half() : len;
+  }
+  SK_HOST_DEVICE uint32_t After(uint32_t position) const {
+    return position + 1 == len ? 0 : position + 1;
+  }
+  // The position of the other half whose suffix maximum a push at `position`
+  // makes. 0: none (nobody reads that of a half's first position).
+  SK_HOST_DEVICE uint32_t MadeAt(uint32_t position) const {
+    if (position >= half()) return 2 * half() - 1 - position;
+    const uint32_t made = len - 1 - position;
+    return made > half() ? made : 0;
   }
 };
 
 SK_HOST_DEVICE inline RingView RingOf(const ArenaView& arena,
                                       const SlotDescriptor& slot) {
-  RingView ring;
-  ring.words = arena.rings + slot.ring_offset;
-  ring.chunk_log2 = slot.chunk_log2;
-  ring.len = slot.history_len;
-  ring.chunk_maxima = arena.chunk_maxima + slot.chunk_offset;
-  ring.suffix_maxima = arena.suffix_maxima + slot.suffix_offset;
-  return ring;
+  return {arena.rings + slot.ring_offset, slot.history_len};
 }
 
 // The position of the entry that is `age` pushes old (0: the newest), age < N.
@@ -105,180 +104,116 @@ SK_HOST_DEVICE inline uint32_t PositionOfAge(const RingView& ring,
                                 : history.cursor + ring.len - back;
 }
 
+// Whether the window holds the entry at `position`.
+SK_HOST_DEVICE inline bool Holds(const RingView& ring,
+                                 const SlotHistory& history,
+                                 uint32_t position) {
+  const uint32_t age = position < history.cursor
+                           ? history.cursor - position - 1
+                           : history.cursor + ring.len - position - 1;
+  return age < history.count;
+}
+
 // The entry at `position`, or 0 (neutral for max) when the window does not hold
 // it yet.
 SK_HOST_DEVICE inline uint32_t HeldEntry(const RingView& ring,
                                          const SlotHistory& history,
                                          uint32_t position) {
-  const uint32_t age = position < history.cursor
-                           ? history.cursor - position - 1
-                           : history.cursor + ring.len - position - 1;
-  return age < history.count ? ring.at(position) : 0;
+  return Holds(ring, history, position) ? ring.at(position) : 0;
 }
+
+// Writes at the cursor and moves it; keeps no maxima.
+SK_HOST_DEVICE inline void Push(const RingView& ring, SlotHistory& history,
+                                uint32_t amax_bits) {
+  ring.at(history.cursor) = amax_bits;
+  history.cursor = ring.After(history.cursor);
+  if (history.count < ring.len) ++history.count;
+}
+
+// The three words that the push after the next one needs, as they are before
+// the next one.
+struct PushPlan {
+  uint32_t evicted = 0;
+  uint32_t suffix_max = 0;
+  uint32_t entry = 0;
+};
 
 namespace internal {
 
-// Loads that are in flight together on a GPU.
-inline constexpr uint32_t kLoadsAtOnce = 16;
-
-// The maximum of all chunks but the cursor's, `last_max` standing for that of
-// chunk `last`. Reads chunk_maxima.
-SK_HOST_DEVICE inline uint32_t OthersMax(const RingView& ring, uint32_t chunk,
-                                         uint32_t last, uint32_t last_max) {
-  const uint32_t chunks = ChunkCount(ring.len, ring.chunk_log2);
-  uint32_t others = last == chunk ? 0 : last_max;
-  for (uint32_t begin = 0; begin < chunks; begin += kLoadsAtOnce) {
-    uint32_t loaded[kLoadsAtOnce];
-    SK_UNROLL
-    for (uint32_t i = 0; i < kLoadsAtOnce; ++i) {
-      const uint32_t c = begin + i;
-      const bool counts = c < chunks && c != chunk && c != last;
-      loaded[i] = counts ? ring.chunk_max(c) : 0;
-    }
-    SK_UNROLL
-    for (uint32_t i = 0; i < kLoadsAtOnce; ++i) {
-      others = MaxBits(others, loaded[i]);
-    }
+// Which words a push at the history's cursor needs; 0 stands for what is not
+// held. `pushed` is the position of the last push, whose words (the entry
+// itself, the suffix maximum that it made) the caller has: they are not loaded.
+// None: `pushed` = ring.len.
+SK_HOST_DEVICE inline PushPlan LoadPlan(const RingView& ring,
+                                        const SlotHistory& history,
+                                        uint32_t pushed) {
+  const uint32_t position = history.cursor;
+  const uint32_t end = ring.HalfEnd(position);
+  const uint32_t made = ring.MadeAt(position);
+  const uint32_t just_made = pushed < ring.len ? ring.MadeAt(pushed) : 0;
+  PushPlan plan;
+  if (history.count == ring.len && position != pushed) {
+    plan.evicted = ring.at(position);
   }
-  return others;
-}
-
-// Fills suffix_maxima from the cursor to the end of its chunk. Returns the one
-// after the cursor's, 0 when the cursor is at the chunk's last position.
-SK_HOST_DEVICE inline uint32_t MakeSuffixMaxima(const RingView& ring,
-                                                const SlotHistory& history) {
-  const uint32_t cursor = history.cursor;
-  uint32_t suffix = 0, after = 0;
-  uint32_t end = ring.ChunkEnd(cursor);
-  while (end > cursor) {
-    const uint32_t rest = end - cursor;
-    const uint32_t n = rest < kLoadsAtOnce ? rest : kLoadsAtOnce;
-    uint32_t loaded[kLoadsAtOnce];
-    SK_UNROLL
-    for (uint32_t i = 0; i < kLoadsAtOnce; ++i) {
-      loaded[i] = i < n ? HeldEntry(ring, history, end - 1 - i) : 0;
-    }
-    SK_UNROLL
-    for (uint32_t i = 0; i < kLoadsAtOnce; ++i) {
-      if (i >= n) continue;
-      const uint32_t p = end - 1 - i;
-      after = p == cursor ? suffix : after;
-      suffix = MaxBits(suffix, loaded[i]);
-      ring.suffix_max(p) = suffix;
-    }
-    end -= n;
+  // The last entry of a half is the newest: where that is not held, none is.
+  if (position + 1 < end && Holds(ring, history, end - 1) &&
+      position + 1 != just_made) {
+    plan.suffix_max = ring.suffix_max(position + 1);
   }
-  return after;
-}
-
-// OthersMax and MakeSuffixMaxima where the cursor is at a chunk's beginning,
-// for at most kMost chunks of at most kMost entries: all loads are in flight
-// together. suffix_max of the cursor itself, which nobody reads, stays.
-template <uint32_t kMost>
-SK_HOST_DEVICE inline void EnterChunk(const RingView& ring,
-                                      const SlotHistory& history, uint32_t last,
-                                      uint32_t* others_max,
-                                      uint32_t* suffix_max) {
-  const uint32_t cursor = history.cursor;
-  const uint32_t chunk = cursor >> ring.chunk_log2;
-  const uint32_t chunks = ChunkCount(ring.len, ring.chunk_log2);
-  const uint32_t n = ring.ChunkEnd(cursor) - cursor;
-  uint32_t maxima[kMost], entries[kMost];
-  SK_UNROLL
-  for (uint32_t i = 0; i < kMost; ++i) {
-    const bool counts = i < chunks && i != chunk && i != last;
-    maxima[i] = counts ? ring.chunk_max(i) : 0;
-  }
-  SK_UNROLL
-  for (uint32_t i = 1; i < kMost; ++i) {
-    entries[i] = i < n ? HeldEntry(ring, history, cursor + i) : 0;
-  }
-  uint32_t others = last == chunk ? 0 : history.prefix_max;
-  SK_UNROLL
-  for (uint32_t i = 0; i < kMost; ++i) others = MaxBits(others, maxima[i]);
-  uint32_t suffix = 0;
-  SK_UNROLL
-  for (uint32_t i = kMost - 1; i > 0; --i) {
-    suffix = MaxBits(suffix, entries[i]);
-    if (i < n) ring.suffix_max(cursor + i) = suffix;
-  }
-  *others_max = others;
-  *suffix_max = suffix;
+  if (made != 0 && made != pushed) plan.entry = HeldEntry(ring, history, made);
+  return plan;
 }
 
 }  // namespace internal
 
-// Writes at the cursor and moves it; keeps no maxima. Returns the word that was
-// overwritten, 0 when the window was not full.
-SK_HOST_DEVICE inline uint32_t Push(const RingView& ring, SlotHistory& history,
-                                    uint32_t amax_bits) {
-  uint32_t& word = ring.at(history.cursor);
-  const uint32_t evicted = history.count == ring.len ? word : 0;
-  word = amax_bits;
-  history.cursor = history.cursor + 1 == ring.len ? 0 : history.cursor + 1;
-  if (history.count < ring.len) ++history.count;
-  return evicted;
-}
-
-// What a push needs besides the value, so that a kernel can load it while it
-// waits for the value. Good until the slot's ring or history changes.
-struct PushPlan {
-  uint32_t evicted = 0;     // what will be overwritten; 0: not full yet
-  uint32_t others_max = 0;  // of the other chunks
-  uint32_t suffix_max = 0;  // of this chunk's entries after the cursor
-  bool enters = false;      // the cursor is at the beginning of a chunk
-};
-
+// Loads what PushPlanned needs besides the value and the history, so that a
+// kernel has it in flight while it waits for the value. Good until the slot's
+// ring or history changes.
 SK_HOST_DEVICE inline PushPlan PlanPush(const RingView& ring,
                                         const SlotHistory& history) {
-  const uint32_t position = history.cursor;
-  PushPlan plan;
-  plan.evicted = history.count == ring.len ? ring.at(position) : 0;
-  plan.enters = (position & ring.chunk_mask()) == 0;
-  if (plan.enters) {
-    const uint32_t last = (position == 0 ? ring.len : position) - 1;
-    const uint32_t last_chunk = last >> ring.chunk_log2;
-    const uint32_t chunks = ChunkCount(ring.len, ring.chunk_log2);
-    const uint32_t most =
-        chunks > ring.chunk_mask() ? chunks : ring.chunk_mask() + 1;
-    if (most <= 8) {
-      internal::EnterChunk<8>(ring, history, last_chunk, &plan.others_max,
-                              &plan.suffix_max);
-    } else if (most <= 32) {
-      internal::EnterChunk<32>(ring, history, last_chunk, &plan.others_max,
-                               &plan.suffix_max);
-    } else {
-      plan.others_max = internal::OthersMax(ring, position >> ring.chunk_log2,
-                                            last_chunk, history.prefix_max);
-      plan.suffix_max = internal::MakeSuffixMaxima(ring, history);
-    }
-  } else {
-    plan.others_max = history.others_max;
-    plan.suffix_max = position + 1 < ring.ChunkEnd(position)
-                          ? ring.suffix_max(position + 1)
-                          : 0;
-  }
-  return plan;
+  SlotHistory after;
+  after.cursor = ring.After(history.cursor);
+  after.count = history.count < ring.len ? history.count + 1 : ring.len;
+  return internal::LoadPlan(ring, after, history.cursor);
 }
 
-// Pushes as planned; returns the exact maximum of the window afterwards. The
-// maxima must be those of the ring: kept by pushes or made by RebuildMaxima.
-SK_HOST_DEVICE inline uint32_t PushPlanned(const RingView& ring,
-                                           const PushPlan& plan,
-                                           SlotHistory& history,
-                                           uint32_t amax_bits) {
+// The exact maximum of the window after `amax_bits` is pushed. Loads nothing.
+SK_HOST_DEVICE inline uint32_t WindowMaxAfter(const RingView& ring,
+                                              const SlotHistory& history,
+                                              uint32_t amax_bits) {
+  if (ring.len == 1) return amax_bits;
+  // At the beginning of a half prefix_max is still that of the other one.
+  const uint32_t others =
+      ring.BeginsHalf(history.cursor) ? 0 : history.others_max;
+  return MaxBits(MaxBits(amax_bits, history.next_suffix_max),
+                 MaxBits(history.prefix_max, others));
+}
+
+// Pushes. The maxima must be those of the ring: kept by pushes or made by
+// RebuildMaxima.
+SK_HOST_DEVICE inline void PushPlanned(const RingView& ring,
+                                       const PushPlan& plan,
+                                       SlotHistory& history,
+                                       uint32_t amax_bits) {
   const uint32_t position = history.cursor;
-  if (plan.enters) {  // the last chunk is complete
-    const uint32_t last = (position == 0 ? ring.len : position) - 1;
-    ring.chunk_max(last >> ring.chunk_log2) = history.prefix_max;
+  if (ring.BeginsHalf(position)) {
+    history.others_max = history.prefix_max;
     history.prefix_max = 0;
-    history.others_max = plan.others_max;
+    history.made_max = 0;
   }
-  ring.at(position) = amax_bits;
-  history.cursor = position + 1 == ring.len ? 0 : position + 1;
-  if (history.count < ring.len) ++history.count;
+  const uint32_t made = ring.MadeAt(position);
+  if (made != 0) {
+    history.made_max = MaxBits(history.made_max, history.next_entry);
+    ring.suffix_max(made) = history.made_max;
+  }
+  Push(ring, history, amax_bits);
   history.prefix_max = MaxBits(history.prefix_max, amax_bits);
-  return MaxBits(MaxBits(history.prefix_max, plan.others_max), plan.suffix_max);
+  const uint32_t next = history.cursor;
+  history.next_evicted = next == position ? amax_bits : plan.evicted;
+  history.next_suffix_max =
+      made != 0 && made == next + 1 ? history.made_max : plan.suffix_max;
+  history.next_entry =
+      ring.MadeAt(next) == position && position != 0 ? amax_bits : plan.entry;
 }
 
 struct PushResult {
@@ -290,36 +225,49 @@ struct PushResult {
 SK_HOST_DEVICE inline PushResult PushAndMax(const RingView& ring,
                                             SlotHistory& history,
                                             uint32_t amax_bits) {
-  const PushPlan plan = PlanPush(ring, history);
-  return {PushPlanned(ring, plan, history, amax_bits), plan.evicted};
+  const PushResult result = {WindowMaxAfter(ring, history, amax_bits),
+                             history.next_evicted};
+  PushPlanned(ring, PlanPush(ring, history), history, amax_bits);
+  return result;
 }
 
-// Makes all maxima from the ring. N loads.
+// Makes all that is derived from the ring, the cursor and the count. N loads.
 SK_HOST_DEVICE inline void RebuildMaxima(const RingView& ring,
                                          SlotHistory& history) {
-  for (uint32_t begin = 0; begin < ring.len; begin = ring.ChunkEnd(begin)) {
-    uint32_t max = 0;
-    for (uint32_t p = begin; p < ring.ChunkEnd(begin); ++p) {
-      max = MaxBits(max, HeldEntry(ring, history, p));
-    }
-    ring.chunk_max(begin >> ring.chunk_log2) = max;
-  }
   const uint32_t cursor = history.cursor;
-  const uint32_t begin = cursor & ~ring.chunk_mask();
-  const uint32_t last = (cursor == 0 ? ring.len : cursor) - 1;
-  const uint32_t last_chunk = last >> ring.chunk_log2;
-  if (cursor == begin) {  // the next push enters a chunk and stores prefix_max
-    history.prefix_max = ring.chunk_max(last_chunk);
-  } else {
-    history.prefix_max = 0;
-    for (uint32_t p = begin; p < cursor; ++p) {
-      history.prefix_max =
-          MaxBits(history.prefix_max, HeldEntry(ring, history, p));
-    }
+  const bool first_half = cursor < ring.half();
+  const uint32_t begin = first_half ? 0 : ring.half();
+  const uint32_t other_begin = first_half ? ring.half() : 0;
+  const uint32_t other_end = first_half ? ring.len : ring.half();
+  history.prefix_max = 0;
+  history.others_max = 0;
+  history.made_max = 0;
+  for (uint32_t p = begin; p < cursor; ++p) {
+    history.prefix_max =
+        MaxBits(history.prefix_max, HeldEntry(ring, history, p));
   }
-  history.others_max = internal::OthersMax(
-      ring, cursor >> ring.chunk_log2, last_chunk, ring.chunk_max(last_chunk));
-  (void)internal::MakeSuffixMaxima(ring, history);
+  for (uint32_t p = other_begin; p < other_end; ++p) {
+    history.others_max =
+        MaxBits(history.others_max, HeldEntry(ring, history, p));
+  }
+  // The next push begins a half and takes prefix_max for the other one's.
+  if (cursor == begin) history.prefix_max = history.others_max;
+  uint32_t suffix = 0;
+  for (uint32_t p = ring.HalfEnd(cursor); --p > cursor;) {
+    suffix = MaxBits(suffix, HeldEntry(ring, history, p));
+    ring.suffix_max(p) = suffix;
+  }
+  for (uint32_t p = begin; p < cursor; ++p) {
+    const uint32_t made = ring.MadeAt(p);
+    if (made == 0) continue;
+    history.made_max =
+        MaxBits(history.made_max, HeldEntry(ring, history, made));
+    ring.suffix_max(made) = history.made_max;
+  }
+  const PushPlan next = internal::LoadPlan(ring, history, ring.len);
+  history.next_evicted = next.evicted;
+  history.next_suffix_max = next.suffix_max;
+  history.next_entry = next.entry;
 }
 
 // The maximum of what the window holds, from the ring itself. N loads.

@@ -5,6 +5,7 @@
 #include "base/cuda/device_guard_cuda.h"
 #include "base/cuda/handles_cuda.h"
 #include "base/cuda/status_cuda.h"
+#include "base/fp8_capability.h"
 #include "base/status_macros.h"
 
 namespace scalekeeper {
@@ -28,16 +29,23 @@ __global__ void RaiseSkipKernel(ArenaView arena, const uint32_t* skip_flag) {
   if (g < arena.groups) OwnControl(arena, g)[0] = *skip_flag != 0 ? 1 : 0;
 }
 
-// What the groups' messages say, by the control warp.
-__device__ void ReadControl(const ArenaView& arena, bool all_messages,
-                            bool own_skip, BlockShared* shared) {
-  for (uint32_t g = threadIdx.x & 31u; g < arena.groups; g += 32) {
+// What the groups' messages say, by the control warp. `first` is the lane's
+// first group.
+__device__ __forceinline__ void ReadControl(const ArenaView& arena,
+                                            bool all_messages, bool own_skip,
+                                            const GroupDescriptor& first,
+                                            BlockShared* shared) {
+  const uint32_t lane = threadIdx.x & 31u;
+  for (uint32_t g = lane; g < arena.groups; g += 32) {
+    const GroupDescriptor group =
+        g == lane ? first : arena.group_descriptors[g];
     bool skip = own_skip;
-    const GroupDescriptor& group = arena.group_descriptors[g];
     // A group without slots in this phase is not exchanged.
     if (all_messages || (group.exchanged != 0 && group.members != 0)) {
-      skip = StepSkipped(arena, g, own_skip);
-      if (!RanksAgree(arena, g)) {
+      const uint32_t* const control =
+          arena.messages + group.message_offset + group.members;
+      skip = (control[0] != 0) | own_skip;
+      if (!RanksAgree(arena.amax + group.control_offset, control)) {
         atomicOr(&shared->disagree[g >> 5], 1u << (g & 31));
         shared->any_disagree = 1;
       }
@@ -49,60 +57,55 @@ __device__ void ReadControl(const ArenaView& arena, bool all_messages,
   }
 }
 
-__global__ void __launch_bounds__(kStepThreads)
+__global__ void __launch_bounds__(kStepThreads, device::kStepBlocksPerSm)
     UpdateKernel(const __grid_constant__ ArenaView arena, bool all_messages,
                  const uint32_t* skip_flag,
                  const __grid_constant__ StepGuard guard) {
   __shared__ BlockShared shared;
-  device::WaitForEarlierWork();
-  const StepState step = *arena.step;
   const uint32_t slot = device::SlotOfThread();
+  const uint32_t lane = threadIdx.x & 31u;
   const bool has_slot = !InControlWarp() && slot < arena.slots;
   SlotWork work;
-  uint32_t reduced = 0;
-  uint32_t control_offset = 0;
+  GroupDescriptor group;
+  bool exchanged = true;
   if (InControlWarp()) {
-    const uint32_t lane = threadIdx.x & 31u;
-    // One block that does not arrive is enough to stop the step.
-    const bool abort = blockIdx.x == 0 && lane < kMaxAbortWords &&
-                       guard.abort[lane] != nullptr &&
-                       device::LoadVolatile(guard.abort[lane]) != 0;
-    control_offset = device::LoadControlOffset(arena);
+    if (lane < arena.groups) group = arena.group_descriptors[lane];
     device::ClearShared(arena.groups, &shared);
-    ReadControl(arena, all_messages, skip_flag != nullptr && *skip_flag != 0,
-                &shared);
-    const bool aborted = __any_sync(0xFFFFFFFFu, abort);
-    if (lane == 0) {
-      if (aborted) device::Fail(arena, guard, kReportAborted);
-      const bool replaced = step.layout != guard.layout;
-      if (replaced) device::Report(guard, kReportLayout);
-      shared.stopped = aborted || replaced || step.failed != 0 ? 1 : 0;
-    }
   } else if (has_slot) {
-    work = LoadSlot(arena, slot);
-    const SlotDescriptor& d = work.descriptor;
-    work.amax = arena.amax[d.amax_index];
-    const uint32_t message = arena.messages[d.message_index];
-    const bool exchanged =
-        all_messages || arena.group_descriptors[d.group].exchanged != 0;
+    work.descriptor = arena.descriptors[slot];
+    if (!all_messages) {
+      exchanged = arena.group_descriptors[work.descriptor.group].exchanged != 0;
+    }
+  }
+  device::WaitForEarlierWork();
+
+  const StepState step = *arena.step;
+  uint32_t reduced = 0;
+  bool aborted = false;
+  if (InControlWarp()) {
+    if (blockIdx.x == 0 && lane < kMaxAbortWords &&
+        guard.abort[lane] != nullptr) {
+      aborted = device::LoadVolatile(guard.abort[lane]) != 0;
+    }
+    ReadControl(arena, all_messages, skip_flag != nullptr && *skip_flag != 0,
+                group, &shared);
+  } else if (has_slot) {
+    const uint32_t message = arena.messages[work.descriptor.message_index];
+    work.amax = arena.amax[work.descriptor.amax_index];
+    LoadSlot(arena, slot, &work);
     PlanSlot(arena, &work);
     reduced = (exchanged ? message : work.amax) & kFloatMagnitudeMask;
   }
+  // The same in every thread.
+  const bool replaced = step.layout != guard.layout;
+  if (replaced || step.failed != 0) {
+    if (replaced && threadIdx.x == 0) device::Report(guard, kReportLayout);
+    return;
+  }
   __syncthreads();
-  if (shared.stopped != 0) return;
-
-  uint64_t hash = 0;
-  if (has_slot && shared.any_disagree == 0) {
-    const SlotDescriptor& d = work.descriptor;
-    const float scale = UpdateSlot(arena, slot, work, reduced,
-                                   shared.Skips(d.group), step.sequence);
-    hash = ScaleHash(d.message_position, scale);
-  }
-  device::SumHashes(has_slot, work.descriptor.group, hash, &shared);
-  if (InControlWarp()) {
-    device::ArriveAndCommit(arena, guard, step, /*exchanged=*/false,
-                            control_offset, shared);
-  }
+  device::FinishStep(arena, guard, step, /*exchanged=*/false,
+                     group.control_offset, aborted, has_slot, slot, work,
+                     reduced, &shared);
 }
 
 }  // namespace
@@ -121,11 +124,7 @@ absl::Status ValidateAmaxDevice(int device) {
       &major, cudaDevAttrComputeCapabilityMajor, device));
   SK_CUDA_RETURN_IF_ERROR(cudaDeviceGetAttribute(
       &minor, cudaDevAttrComputeCapabilityMinor, device));
-  if (major * 10 + minor < 89) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "device cuda:", device, ": compute capability ", major, ".", minor,
-        ", want 8.9 or later: older chips have no FP8"));
-  }
+  SK_RETURN_IF_ERROR(CheckHasFp8(Device::Cuda(device), major * 10 + minor));
   // A kernel that is loaded at its first launch cannot be captured then.
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
   cudaFuncAttributes attributes;

@@ -20,7 +20,7 @@ void UpdateSlotsHost(const ArenaView& arena, const uint32_t* skip_flag) {
   StepState& step = *arena.step;
   bool agree = true;
   for (uint32_t g = 0; g < arena.groups; ++g) {
-    if (!RanksAgree(arena, g)) {
+    if (!RanksAgree(OwnControl(arena, g), ControlWords(arena, g))) {
       arena.group_states[g].ranks_disagree = 1;
       agree = false;
     }
@@ -30,16 +30,21 @@ void UpdateSlotsHost(const ArenaView& arena, const uint32_t* skip_flag) {
   bool skipped = false;
   for (uint32_t g = 0; g < arena.groups; ++g) {
     GroupState& group = arena.group_states[g];
-    group.skipped = StepSkipped(arena, g, Raised(skip_flag)) ? 1 : 0;
+    // One rank drops the step for all.
+    group.skipped = Raised(skip_flag) || ControlWords(arena, g)[0] != 0 ? 1 : 0;
     skipped = skipped || group.skipped != 0;
   }
   for (uint32_t i = 0; i < arena.slots; ++i) {
-    SlotWork work = LoadSlot(arena, i);
+    SlotWork work;
+    work.descriptor = arena.descriptors[i];
+    LoadSlot(arena, i, &work);
     PlanSlot(arena, &work);
     const SlotDescriptor& d = work.descriptor;
     work.amax = arena.amax[d.amax_index];
-    UpdateSlot(arena, i, work, arena.messages[d.message_index],
-               arena.group_states[d.group].skipped != 0, step.sequence);
+    const uint32_t reduced = arena.messages[d.message_index];
+    const bool skip = arena.group_states[d.group].skipped != 0;
+    StoreSlot(arena, i, work, DecideSlot(work, reduced, skip), reduced,
+              step.sequence);
   }
   step.previous_step = step.step++;
   ++step.sequence;

@@ -6,6 +6,6 @@ namespace scalekeeper {
 absl::StatusOr<MappedWords> MappedWords::Allocate(const Device&, int) {
   return BuiltWithoutCuda("words of host memory that a CUDA device maps");
 }
-MappedWords::~MappedWords() = default;
+MappedWords::~MappedWords() {}  // has none to free
 
 }  // namespace scalekeeper

@@ -26,8 +26,10 @@ Policy DelayedPolicy(const std::vector<Policy>& policies, int phase) {
   return watched;
 }
 
-bool IsWatched(const Policy& policy) {
-  return policy.scaling == Scaling::kCurrent;
+SlotUse UseOf(const Policy& policy) {
+  if (IsDelayed(policy)) return SlotUse::kDelayed;
+  return policy.scaling == Scaling::kCurrent ? SlotUse::kWatched
+                                             : SlotUse::kNone;
 }
 
 bool MeasuresFirst(const Policy& policy) {
@@ -36,8 +38,8 @@ bool MeasuresFirst(const Policy& policy) {
 
 // Whether going from `a` to `b` leaves window, maxima and scale as they are.
 bool SameWindow(const SlotDescriptor& a, const SlotDescriptor& b) {
-  return a.enabled == b.enabled && a.history_len == b.history_len &&
-         a.algo == b.algo && a.format_max == b.format_max;
+  return a.use == b.use && a.history_len == b.history_len &&
+         a.algo_value == b.algo_value && a.format_max == b.format_max;
 }
 
 }  // namespace
@@ -84,8 +86,7 @@ PhaseSwitcher::PhaseSwitcher(const SlotTable* table, const Arena* arena,
     const Policy policy = DelayedPolicy(policies, phase);
     SlotDescriptor descriptor = arena->Placement(i);
     Describe(policy, &descriptor);
-    descriptor.enabled = IsDelayed(policies[static_cast<size_t>(phase)]);
-    descriptor.watched = IsWatched(policies[static_cast<size_t>(phase)]);
+    descriptor.use = UseOf(policies[static_cast<size_t>(phase)]);
     view.descriptors[i] = descriptor;
     view.measure[i] = MeasuresFirst(policy) ? 1 : 0;
     view.histories[i].cursor = FirstPosition(i, descriptor.history_len);
@@ -99,8 +100,10 @@ void PhaseSwitcher::Describe(const Policy& policy,
       static_cast<uint32_t>(policy.delayed.amax_history_len);
   descriptor->format_max = FormatMax(policy.format);
   descriptor->margin = static_cast<uint8_t>(policy.delayed.margin);
-  descriptor->algo = policy.delayed.amax_compute_algo;
-  descriptor->non_finite = policy.delayed.non_finite_amax;
+  descriptor->algo_value =
+      static_cast<uint8_t>(policy.delayed.amax_compute_algo);
+  descriptor->non_finite_value =
+      static_cast<uint8_t>(policy.delayed.non_finite_amax);
 }
 
 void PhaseSwitcher::PlaceMessages(int phase) {
@@ -140,9 +143,8 @@ void PhaseSwitcher::SwitchTo(int phase) {
     const Policy& policy =
         table_->policies(table_->arena_slots()[i])[static_cast<size_t>(phase)];
     SlotDescriptor next = current;
-    next.enabled = IsDelayed(policy);
-    next.watched = IsWatched(policy);
-    if (next.enabled) Describe(policy, &next);
+    next.use = UseOf(policy);
+    if (next.use == SlotUse::kDelayed) Describe(policy, &next);
     if (next.history_len != current.history_len) {
       rings_[i] ^= 1;
       next.ring_offset = arena_->RingOffset(i, rings_[i]);

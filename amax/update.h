@@ -97,8 +97,8 @@ SK_HOST_DEVICE inline void PrepareControl(const ArenaView& arena,
 SK_HOST_DEVICE inline void PackSlot(const ArenaView& arena, uint32_t slot) {
   const SlotDescriptor& d = arena.descriptors[slot];
   arena.messages[d.message_index] =
-      d.enabled || d.watched ? arena.amax[d.amax_index] & kFloatMagnitudeMask
-                             : 0;
+      d.use == SlotUse::kNone ? 0
+                              : arena.amax[d.amax_index] & kFloatMagnitudeMask;
 }
 
 SK_HOST_DEVICE inline void PackControl(const ArenaView& arena, uint32_t group,
@@ -109,17 +109,12 @@ SK_HOST_DEVICE inline void PackControl(const ArenaView& arena, uint32_t group,
   for (int i = 1; i < 5; ++i) control[i] = own[i];
 }
 
-SK_HOST_DEVICE inline bool RanksAgree(const ArenaView& arena, uint32_t group) {
-  const uint32_t* own = OwnControl(arena, group);
-  const uint32_t* control = ControlWords(arena, group);
-  return control[1] == own[1] && control[2] == own[2] && control[3] == own[3] &&
-         control[4] == own[4];
-}
-
-// Whether the group's reduced message, or this rank's own flag, drops the step.
-SK_HOST_DEVICE inline bool StepSkipped(const ArenaView& arena, uint32_t group,
-                                       bool skip) {
-  return skip || ControlWords(arena, group)[0] != 0;
+// `own` is OwnControl, `control` ControlWords of the group.
+SK_HOST_DEVICE inline bool RanksAgree(const uint32_t* own,
+                                      const uint32_t* control) {
+  bool agree = true;
+  for (int i = 1; i < 5; ++i) agree = (control[i] == own[i]) & agree;
+  return agree;
 }
 
 SK_HOST_DEVICE inline void SetScale(const ArenaView& arena, uint32_t slot,
@@ -128,9 +123,9 @@ SK_HOST_DEVICE inline void SetScale(const ArenaView& arena, uint32_t slot,
   arena.scale_inv[slot] = ScaleInverse(scale);
 }
 
-// A slot before an update, and what its push needs besides the reduced amax.
-// Loaded in two rounds: LoadSlot needs nothing but the slot's index, PlanSlot
-// what LoadSlot found.
+// A slot before an update. Kernels load it in three rounds: the descriptor,
+// which needs nothing but the slot's index and may be loaded ahead of time;
+// LoadSlot, which needs nothing either; PlanSlot, which is needed last.
 struct SlotWork {
   SlotDescriptor descriptor;
   SlotHistory history;
@@ -140,24 +135,17 @@ struct SlotWork {
   uint32_t amax = 0;  // this rank's
 };
 
-SK_HOST_DEVICE inline SlotWork LoadSlot(const ArenaView& arena, uint32_t slot) {
-  SlotWork work;
-  work.descriptor = arena.descriptors[slot];
-  work.history = arena.histories[slot];
-  work.scale = arena.scale[slot];
-  work.measure = arena.measure[slot];
-  return work;
+// Everything but descriptor, plan and amax.
+SK_HOST_DEVICE inline void LoadSlot(const ArenaView& arena, uint32_t slot,
+                                    SlotWork* work) {
+  work->history = arena.histories[slot];
+  work->scale = arena.scale[slot];
+  work->measure = arena.measure[slot];
 }
 
 SK_HOST_DEVICE inline void PlanSlot(const ArenaView& arena, SlotWork* work) {
-  const SlotDescriptor& d = work->descriptor;
-  if (!d.enabled) return;
-  const RingView ring = RingOf(arena, d);
-  if (d.algo == AmaxComputeAlgo::kMax) {
-    work->plan = PlanPush(ring, work->history);
-  } else if (work->history.count == ring.len) {
-    work->plan.evicted = ring.at(work->history.cursor);
-  }
+  if (work->descriptor.use != SlotUse::kDelayed) return;
+  work->plan = PlanPush(RingOf(arena, work->descriptor), work->history);
 }
 
 SK_HOST_DEVICE inline SlotUndo& UndoRecord(const ArenaView& arena,
@@ -165,53 +153,71 @@ SK_HOST_DEVICE inline SlotUndo& UndoRecord(const ArenaView& arena,
   return arena.undo[uint64_t{sequence & 1} * arena.slots + slot];
 }
 
-// Rules 1 to 4 above; `skip` is StepSkipped of the slot's group, `sequence`
-// that before the update. Keeps what UndoSlot needs and clears the observation.
-// Returns the scale.
-SK_HOST_DEVICE inline float UpdateSlot(const ArenaView& arena, uint32_t slot,
-                                       const SlotWork& work, uint32_t reduced,
-                                       bool skip, uint32_t sequence) {
+// What an update makes of a slot.
+struct SlotDecision {
+  float scale = 1;
+  uint32_t undo_flags = 0;  // SlotUndo; kPushed: `reduced` is to be pushed
+  bool measured = false;    // the slot is measured no more
+};
+
+// Rules 1 to 4 above; `skip`: the step is dropped for the slot's group. Neither
+// loads nor stores, and does not need the plan.
+SK_HOST_DEVICE inline SlotDecision DecideSlot(const SlotWork& work,
+                                              uint32_t reduced, bool skip) {
   const SlotDescriptor& d = work.descriptor;
+  SlotDecision decision;
+  decision.scale = work.scale;
+  if (work.measure != 0) decision.undo_flags |= SlotUndo::kMeasured;
+  if (d.use == SlotUse::kNone || skip || reduced == 0) return decision;
+  bool push = d.use == SlotUse::kDelayed;
+  if (IsNonFiniteAmax(reduced)) {
+    decision.undo_flags |= SlotUndo::kNonFinite;
+    if (push && d.non_finite() == NonFiniteAmax::kBackOff) {
+      decision.scale = BackedOffScale(work.scale);
+    }
+    push = push && d.non_finite() == NonFiniteAmax::kFreeze;
+  }
+  if (!push) return decision;
+  decision.undo_flags |= SlotUndo::kPushed;
+  if (work.history.count != d.history_len) {
+    decision.undo_flags |= SlotUndo::kGrew;
+  }
+  RingView ring;
+  ring.len = d.history_len;
+  const uint32_t selected = d.algo() == AmaxComputeAlgo::kMax
+                                ? WindowMaxAfter(ring, work.history, reduced)
+                                : reduced;
+  if (!IsNonFiniteAmax(selected)) {
+    decision.scale =
+        ScaleFromAmax(FloatFromBits(selected), d.format_max, d.margin);
+    decision.measured = work.measure != 0;
+  }
+  return decision;
+}
+
+// Writes what was decided, keeps what UndoSlot needs and clears the
+// observation. `sequence` is that before the update.
+SK_HOST_DEVICE inline void StoreSlot(const ArenaView& arena, uint32_t slot,
+                                     const SlotWork& work,
+                                     const SlotDecision& decision,
+                                     uint32_t reduced, uint32_t sequence) {
   SlotUndo undo;
   undo.scale = work.scale;
   undo.amax = work.amax;
-  if (work.measure != 0) undo.flags |= SlotUndo::kMeasured;
-
-  float scale = work.scale;
-  const bool observed = (d.enabled || d.watched) && !skip && reduced != 0;
-  bool push = d.enabled && observed;
-  if (observed && IsNonFiniteAmax(reduced)) {
-    ++arena.non_finite_steps[slot];
-    undo.flags |= SlotUndo::kNonFinite;
-    if (push && d.non_finite == NonFiniteAmax::kBackOff) {
-      scale = BackedOffScale(scale);
-    }
-    push = push && d.non_finite == NonFiniteAmax::kFreeze;
-  }
-  if (push) {
-    const RingView ring = RingOf(arena, d);
-    SlotHistory history = work.history;
-    uint32_t selected = reduced;
-    undo.evicted = work.plan.evicted;
-    undo.flags |= SlotUndo::kPushed;
-    if (history.count != ring.len) undo.flags |= SlotUndo::kGrew;
-    if (d.algo == AmaxComputeAlgo::kMax) {
-      selected = PushPlanned(ring, work.plan, history, reduced);
-    } else {
-      (void)Push(ring, history, reduced);
-    }
-    arena.histories[slot] = history;
-    if (!IsNonFiniteAmax(selected)) {
-      scale = ScaleFromAmax(FloatFromBits(selected), d.format_max, d.margin);
-      if (work.measure != 0) arena.measure[slot] = 0;
-    }
-  }
-  if (BitsFromFloat(scale) != BitsFromFloat(work.scale)) {
-    SetScale(arena, slot, scale);
-  }
+  undo.flags = decision.undo_flags;
+  if (undo.flags & SlotUndo::kPushed) undo.evicted = work.history.next_evicted;
   UndoRecord(arena, slot, sequence) = undo;
-  if (work.amax != 0) arena.amax[d.amax_index] = 0;
-  return scale;
+  if (BitsFromFloat(decision.scale) != BitsFromFloat(work.scale)) {
+    SetScale(arena, slot, decision.scale);
+  }
+  if (decision.measured) arena.measure[slot] = 0;
+  if (work.amax != 0) arena.amax[work.descriptor.amax_index] = 0;
+  if (undo.flags & SlotUndo::kNonFinite) ++arena.non_finite_steps[slot];
+  if (undo.flags & SlotUndo::kPushed) {
+    SlotHistory history = work.history;
+    PushPlanned(RingOf(arena, work.descriptor), work.plan, history, reduced);
+    arena.histories[slot] = history;
+  }
 }
 
 // Back to before the update that began at `sequence`, the last one that changed
@@ -249,7 +255,7 @@ SK_HOST_DEVICE inline void ChangeSlot(const ArenaView& arena, uint32_t slot,
   SlotHistory& history = arena.histories[slot];
   const RingView old_ring = RingOf(arena, arena.descriptors[slot]);
   arena.descriptors[slot] = next;
-  if (!next.enabled) return;
+  if (next.use != SlotUse::kDelayed) return;
   const RingView ring = RingOf(arena, next);
   if (ring.words != old_ring.words) {
     history =
@@ -258,7 +264,7 @@ SK_HOST_DEVICE inline void ChangeSlot(const ArenaView& arena, uint32_t slot,
   RebuildMaxima(ring, history);
   uint32_t selected = 0;
   if (history.count != 0) {
-    selected = next.algo == AmaxComputeAlgo::kMax
+    selected = next.algo() == AmaxComputeAlgo::kMax
                    ? ScanMax(ring, history)
                    : ring.at(PositionOfAge(ring, history, 0));
   }

@@ -6,13 +6,16 @@
 // atomic per block and group counts it and adds its part of scale_hash, so that
 // no block waits for another and no fence is needed.
 //
-// A block that finds the step given up (StepGuard::abort, which block 0 alone
-// looks at; an expired deadline) does not arrive:
-// then nothing is committed, later steps do nothing, and the host undoes the
-// blocks that went on (RepairSlotsHost).
+// A block that finds the step given up (an expired deadline; StepGuard::abort,
+// which block 0 alone looks at, as the last thing: it lies in host memory) does
+// not arrive: then nothing is committed, later steps do nothing, and the host
+// undoes the blocks that were updated (RepairSlotsHost).
 //
 // Loads come in as few rounds as possible, each of independent loads: a round
-// costs about 0.6 us, more than all the arithmetic of a step.
+// costs about 0.6 us, more than all the arithmetic of a step. Descriptors are
+// loaded before the work ahead in the stream has ended: no kernel writes them.
+// What the next push needs of the window (PlanSlot) is loaded last and used
+// after the block has arrived.
 #ifndef SCALEKEEPER_AMAX_UPDATE_CUDA_CUH_
 #define SCALEKEEPER_AMAX_UPDATE_CUDA_CUH_
 
@@ -26,6 +29,8 @@ namespace scalekeeper::device {
 
 inline constexpr uint32_t kMaxGroups = 256;
 inline constexpr uint32_t kStepThreads = kBlockSlots + 32;
+// 100,000 slots run at once on 132 SMs.
+inline constexpr uint32_t kStepBlocksPerSm = 6;
 
 // Per group: what the block found out, then its part of scale_hash.
 struct BlockShared {
@@ -36,7 +41,6 @@ struct BlockShared {
   uint32_t disagree[kMaxGroups / 32];
   uint32_t any_disagree;
   uint32_t any_skip;
-  uint32_t stopped;
 
   __device__ uint64_t Hash(uint32_t group) const {
     return (hash_low[group] + (uint64_t{hash_high[group]} << 24)) &
@@ -57,8 +61,9 @@ __device__ __forceinline__ uint32_t SlotOfThread() {
   return blockIdx.x * kBlockSlots + threadIdx.x;
 }
 
-// Before a kernel touches memory that work before it in the stream wrote: with
-// LaunchStep its blocks are placed while that work ends.
+// Before a kernel touches memory that kernels before it in the stream wrote:
+// with LaunchStep its blocks are placed while that work ends. What only copies
+// from the host write is there before: a copy is never overlapped.
 __device__ __forceinline__ void WaitForEarlierWork() {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
@@ -109,15 +114,8 @@ __device__ __forceinline__ void ClearShared(uint32_t groups,
   if (lane == 0) {
     shared->any_disagree = 0;
     shared->any_skip = 0;
-    shared->stopped = 0;
   }
   __syncwarp();
-}
-
-// Of the group that ArriveAndCommit gives the lane first: asked for early.
-__device__ __forceinline__ uint32_t LoadControlOffset(const ArenaView& arena) {
-  const uint32_t lane = threadIdx.x & 31u;
-  return lane < arena.groups ? arena.group_descriptors[lane].control_offset : 0;
 }
 
 // One thread of a block that gives the step up.
@@ -152,16 +150,19 @@ __device__ __forceinline__ void SumHashes(bool has_slot, uint32_t group,
   __syncthreads();
 }
 
-// By the control warp, after SumHashes. `step` is the state at the kernel's
-// beginning, `exchanged` says whether the step used up an epoch.
-// `control_offset` is that of the lane's first group.
+// By the control warp, after SumHashes.
 __device__ __forceinline__ void ArriveAndCommit(
     const ArenaView& arena, const StepGuard& guard, const StepState& step,
-    bool exchanged, uint32_t control_offset, const BlockShared& shared) {
+    bool exchanged, uint32_t control_offset, bool aborted,
+    const BlockShared& shared) {
   const bool applied = shared.any_disagree == 0;
   const uint32_t lane = threadIdx.x & 31u;
   if (lane == 0 && applied) {
     arena.block_sequences[blockIdx.x] = step.sequence + 1;
+  }
+  if (__any_sync(0xFFFFFFFFu, aborted)) {
+    if (lane == 0) Fail(arena, guard, kReportAborted);
+    return;
   }
   for (uint32_t g = lane; g < arena.groups; g += 32) {
     uint64_t hash = shared.Hash(g);
@@ -196,6 +197,34 @@ __device__ __forceinline__ void ArriveAndCommit(
     next.step = step.step + 1;
     next.sequence = step.sequence + 1;
     if (shared.any_skip != 0) next.skipped_steps = step.skipped_steps + 1;
+  }
+}
+
+// The rest of a step once the block knows what to do: all threads, after a
+// __syncthreads that made `shared` known. `step` is the state at the kernel's
+// beginning, `exchanged` says whether the step used up an epoch. Of the control
+// warp: `control_offset` is that of the lane's first group, `aborted` that the
+// lane saw the step given up. Of the others: `work` is planned, where the
+// thread has a slot.
+__device__ __forceinline__ void FinishStep(
+    const ArenaView& arena, const StepGuard& guard, const StepState& step,
+    bool exchanged, uint32_t control_offset, bool aborted, bool has_slot,
+    uint32_t slot, const SlotWork& work, uint32_t reduced,
+    BlockShared* shared) {
+  const bool applies = has_slot && shared->any_disagree == 0;
+  const SlotDescriptor& d = work.descriptor;
+  SlotDecision decision;
+  uint64_t hash = 0;
+  if (applies) {
+    decision = DecideSlot(work, reduced, shared->Skips(d.group));
+    hash = ScaleHash(d.message_position, decision.scale);
+  }
+  SumHashes(has_slot, d.group, hash, shared);
+  if (InControlWarp()) {
+    ArriveAndCommit(arena, guard, step, exchanged, control_offset, aborted,
+                    *shared);
+  } else if (applies) {
+    StoreSlot(arena, slot, work, decision, reduced, step.sequence);
   }
 }
 

@@ -43,6 +43,14 @@ absl::Status FillBytes(Device device, void* destination, unsigned char byte,
   return absl::OkStatus();
 }
 
+absl::Status CheckMemory(Device device, const void* data,
+                         absl::string_view what) {
+  if (device.kind == DeviceKind::kCuda) {
+    return cuda::CheckMemory(device.index, data, what);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Synchronize(Device device, Stream stream) {
   if (device.kind == DeviceKind::kCuda) {
     return cuda::Synchronize(device.index, stream);

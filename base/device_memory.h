@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "base/buffer.h"
 #include "base/device.h"
 
@@ -31,6 +32,12 @@ absl::Status CopyFromHost(Device device, void* destination, const void* host,
 
 absl::Status FillBytes(Device device, void* destination, unsigned char byte,
                        size_t bytes, Stream stream);
+
+// InvalidArgument unless `data` is memory of `device`: "x is said to be on
+// cuda:0, but its memory is the host's". Managed memory is everybody's. Costs
+// about half a microsecond on CUDA; host pointers are taken on trust.
+absl::Status CheckMemory(Device device, const void* data,
+                         absl::string_view what);
 
 // Waits for everything queued on `stream`; reports errors of earlier work too.
 absl::Status Synchronize(Device device, Stream stream);

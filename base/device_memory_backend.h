@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "base/buffer.h"
 #include "base/device.h"
 
@@ -18,6 +19,7 @@ absl::Status Copy(int device, void* destination, const void* source,
                   size_t bytes, Stream stream);
 absl::Status FillBytes(int device, void* destination, unsigned char byte,
                        size_t bytes, Stream stream);
+absl::Status CheckMemory(int device, const void* data, absl::string_view what);
 absl::Status Synchronize(int device, Stream stream);
 
 }  // namespace scalekeeper::cuda

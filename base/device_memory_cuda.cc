@@ -76,6 +76,20 @@ absl::Status FillBytes(int device, void* destination, unsigned char byte,
   return absl::OkStatus();
 }
 
+absl::Status CheckMemory(int device, const void* data, absl::string_view what) {
+  cudaPointerAttributes attributes = {};
+  SK_CUDA_RETURN_IF_ERROR(cudaPointerGetAttributes(&attributes, data));
+  const bool on_a_device = attributes.type == cudaMemoryTypeDevice;
+  if (attributes.type == cudaMemoryTypeManaged ||
+      (on_a_device && attributes.device == device)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      what, " is said to be on cuda:", device, ", but its memory is ",
+      on_a_device ? absl::StrCat("on cuda:", attributes.device)
+                  : "the host's"));
+}
+
 absl::Status Synchronize(int device, Stream stream) {
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
   SK_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(AsCudaStream(stream)));

@@ -12,6 +12,9 @@ absl::Status Copy(int, void*, const void*, size_t, Stream) {
 absl::Status FillBytes(int, void*, unsigned char, size_t, Stream) {
   return BuiltWithoutCuda("fill on a CUDA device");
 }
+absl::Status CheckMemory(int, const void*, absl::string_view) {
+  return BuiltWithoutCuda("memory of a CUDA device");
+}
 absl::Status Synchronize(int, Stream) {
   return BuiltWithoutCuda("synchronize a CUDA device");
 }

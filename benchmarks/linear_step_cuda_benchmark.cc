@@ -9,20 +9,24 @@
 // `speedup` = bf16 / recipe, and the shares of the step that quantizing, the
 // GEMMs and EndStep take when each is timed alone.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <memory>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "amax/recipe_state.h"
+#include "base/cuda/device_guard_cuda.h"
 #include "base/cuda/handles_cuda.h"
 #include "base/device_memory.h"
 #include "benchmark/benchmark.h"
 #include "gemm/matmul.h"
 #include "numerics/bits.h"
+#include "quantizer/kernels.h"
 #include "quantizer/quantizer.h"
 
 namespace scalekeeper {
@@ -188,17 +192,89 @@ BENCHMARK_CAPTURE(Step, tensorwise, "tensorwise")
     ->UseManualTime()
     ->Iterations(1);
 
-// Host time of one QuantizeInto with both copies, nothing waited for.
-void QuantizeHostTime(benchmark::State& state) {
-  Layer layer("delayed_hybrid", 256, 256, 256);
-  layer.Quantize();
-  for (auto _ : state) layer.Quantize();  // three calls
+// Median host microseconds per call. Batches are shorter than the device's
+// queue of launches and wait for the device in between, untimed: a full queue
+// would make the host wait.
+double HostMicroseconds(int calls_per_batch,
+                        const std::function<void()>& batch) {
+  constexpr int kRepeats = 101;
+  for (int i = 0; i < 3; ++i) batch();
+  std::vector<double> microseconds;
+  for (int repeat = 0; repeat < kRepeats; ++repeat) {
+    CheckCuda(cudaDeviceSynchronize());
+    const auto start = std::chrono::steady_clock::now();
+    batch();
+    const std::chrono::duration<double, std::micro> taken =
+        std::chrono::steady_clock::now() - start;
+    microseconds.push_back(taken.count() / calls_per_batch);
+  }
   CheckCuda(cudaDeviceSynchronize());
-  state.counters["us_per_call"] = benchmark::Counter(
-      3e-6 * static_cast<double>(state.iterations()),
-      benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  std::sort(microseconds.begin(), microseconds.end());
+  return microseconds[kRepeats / 2];
 }
-BENCHMARK(QuantizeHostTime)->UseRealTime()->Iterations(300);
+
+constexpr int kHostBatch = 50;
+
+// Of one QuantizeInto with both copies, after the first update or before it.
+void QuantizeHostTime(benchmark::State& state, const std::string& recipe,
+                      bool updated) {
+  Layer layer(recipe, 256, 256, 256);
+  layer.Quantize();
+  if (updated) layer.EndStep();
+  for (auto _ : state) {
+    const double us = HostMicroseconds(3 * kHostBatch, [&] {
+      for (int i = 0; i < kHostBatch; ++i) layer.Quantize();
+    });
+    state.SetIterationTime(us * 1e-6);
+    state.counters["us_per_call"] = us;
+  }
+}
+BENCHMARK_CAPTURE(QuantizeHostTime, delayed_hybrid, "delayed_hybrid", true)
+    ->UseManualTime()
+    ->Iterations(1);
+BENCHMARK_CAPTURE(QuantizeHostTime, delayed_hybrid_first_step, "delayed_hybrid",
+                  false)
+    ->UseManualTime()
+    ->Iterations(1);
+BENCHMARK_CAPTURE(QuantizeHostTime, tensorwise, "tensorwise", true)
+    ->UseManualTime()
+    ->Iterations(1);
+
+// Of what a Quantize is made of.
+void HostTimeOfParts(benchmark::State& state) {
+  const CudaStream stream = ValueOf(CreateCudaStream());
+  Tensor x(256, 256, DType::kBF16, 1.0f);
+  Tensor y(256, 256, DType::kBF16, 1.0f);
+  Tensor codes(256, 256, DType::kBF16, 1.0f);
+  const auto time = [](const std::function<void()>& call) {
+    return HostMicroseconds(kHostBatch, [&] {
+      for (int i = 0; i < kHostBatch; ++i) call();
+    });
+  };
+  for (auto _ : state) {
+    state.counters["device_guard"] =
+        time([] { Check(CudaDeviceGuard::Enter(kDevice.index).status()); });
+    state.counters["check_memory"] =
+        time([&] { Check(CheckMemory(kDevice, x.view().data, "x")); });
+    TensorView one = x.view();
+    one.rows = one.cols = 1;
+    TensorView out = y.view();
+    out.rows = out.cols = 1;
+    state.counters["small_launch"] =
+        time([&] { Check(kernels::Convert(one, out, {}, AsStream(stream))); });
+    kernels::CastOutput cast;
+    cast.row_wise = static_cast<uint8_t*>(codes.view().data);
+    cast.column_wise = cast.row_wise + 256 * 256;
+    const auto scale =
+        kernels::GivenScale(static_cast<const float*>(y.view().data));
+    state.counters["cast"] = time([&] {
+      Check(kernels::Cast(x.view(), scale, Format::kE4M3, cast, {},
+                          AsStream(stream)));
+    });
+    state.SetIterationTime(1e-6);
+  }
+}
+BENCHMARK(HostTimeOfParts)->UseManualTime()->Iterations(1);
 
 }  // namespace
 }  // namespace scalekeeper

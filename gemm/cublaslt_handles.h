@@ -116,8 +116,8 @@ template <typename T>
 absl::Status SetAttribute(cublasLtMatmulDesc_t desc,
                           cublasLtMatmulDescAttributes_t attribute,
                           const T& value) {
-  if (const cublasStatus_t status =
-          cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof(T));
+  if (const cublasStatus_t status = cublasLtMatmulDescSetAttribute(
+          desc, attribute, static_cast<const void*>(&value), sizeof(T));
       status != CUBLAS_STATUS_SUCCESS) {
     return CublasStatus(
         status, absl::StrCat("cublasLtMatmulDescSetAttribute(attribute ",
@@ -145,7 +145,7 @@ absl::Status SetAttribute(cublasLtMatrixLayout_t layout,
                           cublasLtMatrixLayoutAttribute_t attribute,
                           const T& value) {
   if (const cublasStatus_t status = cublasLtMatrixLayoutSetAttribute(
-          layout, attribute, &value, sizeof(T));
+          layout, attribute, static_cast<const void*>(&value), sizeof(T));
       status != CUBLAS_STATUS_SUCCESS) {
     return CublasStatus(
         status, absl::StrCat("cublasLtMatrixLayoutSetAttribute(attribute ",

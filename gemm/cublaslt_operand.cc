@@ -1,6 +1,7 @@
 #include "gemm/cublaslt_operand.h"
 
 #include "base/buffer.h"
+#include "base/fp8_capability.h"
 #include "base/status_macros.h"
 #include "gemm/cublaslt_types.h"
 #include "gemm/matmul_kernels_cuda.h"
@@ -114,7 +115,6 @@ bool IsBlocked(ScaleMode mode) {
 
 std::optional<ScaleModes> ChooseScaleModes(const Operand& a, const Operand& b,
                                            int compute_capability) {
-  constexpr int kFp8 = 89;
   constexpr int kHopper = 90;
   constexpr int kBlackwell = 100;
   const ScaleKind kind_a = KindOf(a.input);
@@ -124,7 +124,9 @@ std::optional<ScaleModes> ChooseScaleModes(const Operand& a, const Operand& b,
     return ScaleModes();
   }
   if (kind_a == ScaleKind::kTensor && kind_b == ScaleKind::kTensor) {
-    if (compute_capability < kFp8) return std::nullopt;
+    if (!CheckHasFp8(a.values().device, compute_capability).ok()) {
+      return std::nullopt;
+    }
     return ScaleModes();
   }
   if (IsFloatKind(kind_a) && IsFloatKind(kind_b)) {

@@ -9,6 +9,13 @@
 //
 // Every block finds the scale itself (quantizer/cast_scale.h); block 0 writes
 // its inverse. The amax is folded on bits and raised once per block.
+//
+// Where the scale is made from the tensor's own amax, the same launch takes it:
+// whether it must is a word of the device, so that a graph captured before the
+// first update is right after it, and a step pays for one launch.
+// TakeTensorAmax tells why no block waits for one that has not started. Large
+// tensors under current scaling are measured by a launch of their own, which is
+// faster.
 #include <algorithm>
 #include <cstdint>
 
@@ -30,6 +37,10 @@ using device::RaiseWord;
 
 constexpr int kThreads = 256;
 
+// The largest tensor, in elements, that a cast under current scaling measures
+// itself: about what the chip holds in one wave of blocks.
+constexpr int64_t kMeasuredByCast = int64_t{1} << 23;
+
 // What a cast kernel needs besides its source; passed by value.
 struct CastTask {
   CastScale scale;
@@ -37,9 +48,62 @@ struct CastTask {
   RunIf run;
 };
 
+// The tensor's amax, by all blocks together; `tile_amax(t)` gives a thread's
+// part of that of tile t, and there are as many tiles as blocks.
+//
+// A block takes tiles from a common counter until none is left, hands in what
+// it found, and only then waits for the rest. What it waits for was taken by
+// blocks that are running and wait for nothing before they have handed it in:
+// so it ends whatever else runs on the chip and however few blocks fit.
+template <typename TileAmax>
+__device__ __forceinline__ uint32_t TakeTensorAmax(AmaxScratch* scratch,
+                                                   TileAmax tile_amax) {
+  __shared__ uint32_t shared;
+  uint32_t bits = 0;
+  uint32_t taken = 0;
+  while (true) {
+    if (threadIdx.x == 0) shared = atomicAdd(&scratch->tickets, 1u);
+    __syncthreads();
+    const uint32_t tile = shared;
+    __syncthreads();
+    if (tile >= gridDim.x) break;
+    bits = MaxBits(bits, tile_amax(static_cast<int64_t>(tile)));
+    ++taken;
+  }
+  bits = BlockMax(bits);
+  if (threadIdx.x == 0) {
+    if (taken != 0) {
+      atomicMax(&scratch->folding, bits);
+      __threadfence();
+      atomicAdd(&scratch->arrived, taken);
+    }
+    while (*static_cast<volatile uint32_t*>(&scratch->arrived) < gridDim.x) {
+      __nanosleep(50);
+    }
+    __threadfence();
+    const uint32_t amax = *static_cast<volatile uint32_t*>(&scratch->folding);
+    shared = amax;
+    __threadfence();
+    // The last one to have read it readies the scratch for the next cast.
+    if (atomicAdd(&scratch->departed, 1u) == gridDim.x - 1) {
+      *scratch = AmaxScratch{};
+      scratch->amax = amax;
+    }
+  }
+  __syncthreads();
+  return shared;
+}
+
 // The scale, and its inverse written by the first block.
-__device__ __forceinline__ float Begin(const CastTask& task) {
-  const float scale = ResolveScale(task.scale);
+template <typename TileAmax>
+__device__ __forceinline__ float Begin(const CastTask& task,
+                                       TileAmax tile_amax) {
+  const bool measures =
+      task.scale.scratch != nullptr && NeedsTensorAmax(task.scale);
+  const float scale =
+      measures ? TensorScale(task.scale,
+                             TakeTensorAmax(task.scale.scratch, tile_amax))
+               : ResolveScale(task.scale);
   if (blockIdx.x == 0 && threadIdx.x == 0) {
     WriteScaleInverse(task.scale, scale);
   }
@@ -118,23 +182,40 @@ __device__ __forceinline__ void StoreWords(uint8_t* codes, int64_t vector,
   }
 }
 
-template <typename In, Format kFormat, bool kCount>
-__global__ void __launch_bounds__(kThreads)
-    CastLinear(const uint4* __restrict__ x, int64_t vectors, bool reverse,
-               CastTask task) {
-  if (!Runs(task.run)) return;
-  constexpr int kUnroll = 4;
-  const float scale = Begin(task);
-  // Reversed, the end of the tensor, which an amax pass read last and which is
-  // still in the second-level cache, comes first.
-  const int64_t block = reverse ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-  const int64_t first = block * (kThreads * kUnroll) + threadIdx.x;
-  uint4 loaded[kUnroll];
+constexpr int kUnroll = 4;
+
+// A thread's vectors of a block of CastLinear; zeros past the end.
+__device__ __forceinline__ void LoadLinear(const uint4* x, int64_t vectors,
+                                           int64_t first, uint4* loaded) {
 #pragma unroll
   for (int i = 0; i < kUnroll; ++i) {
     const int64_t v = first + i * kThreads;
     loaded[i] = v < vectors ? __ldcs(x + v) : make_uint4(0, 0, 0, 0);
   }
+}
+
+template <typename In, Format kFormat, bool kCount>
+__global__ void __launch_bounds__(kThreads)
+    CastLinear(const uint4* __restrict__ x, int64_t vectors, bool reverse,
+               CastTask task) {
+  if (!Runs(task.run)) return;
+  const auto first_of = [](int64_t block) {
+    return block * (kThreads * kUnroll) + threadIdx.x;
+  };
+  const float scale = Begin(task, [&](int64_t tile) {
+    uint4 loaded[kUnroll];
+    LoadLinear(x, vectors, first_of(tile), loaded);
+    uint32_t fold = 0;
+#pragma unroll
+    for (int i = 0; i < kUnroll; ++i) fold = FoldVector<In>(fold, loaded[i]);
+    return In::AmaxOfFold(fold);
+  });
+  // Reversed, the end of the tensor, which an amax pass read last and which is
+  // still in the second-level cache, comes first.
+  const int64_t first =
+      first_of(reverse ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+  uint4 loaded[kUnroll];
+  LoadLinear(x, vectors, first, loaded);
   uint32_t fold = 0;
   Counts counts;
 #pragma unroll
@@ -168,6 +249,48 @@ __device__ __forceinline__ void Transpose4x4(const uint32_t* rows,
 
 constexpr int kTile = 128;
 
+constexpr int kTileThreadRows = 4;
+constexpr int kTileThreadCols = 16;
+
+// Where a thread's part of a tile of CastTiled lies.
+struct TilePlace {
+  int64_t row0, col0;  // of the tile
+  int64_t row, col;    // of the thread
+};
+__device__ __forceinline__ TilePlace PlaceOfTile(int64_t tile,
+                                                 int64_t column_tiles) {
+  TilePlace place;
+  place.row0 = (tile / column_tiles) * kTile;
+  place.col0 = (tile % column_tiles) * kTile;
+  place.row = place.row0 + (threadIdx.x >> 3) * kTileThreadRows;
+  place.col = place.col0 + (threadIdx.x & 7) * kTileThreadCols;
+  return place;
+}
+
+// Of 16 bytes, in kTileThreadCols elements.
+template <typename In>
+constexpr int kTileVectors = 4 / In::kPerWord;
+
+template <typename In>
+__device__ __forceinline__ void LoadTile(
+    const typename In::Storage* x, int64_t rows, int64_t cols,
+    int64_t row_stride, const TilePlace& place,
+    uint4 (&loaded)[kTileThreadRows][kTileVectors<In>]) {
+#pragma unroll
+  for (int r = 0; r < kTileThreadRows; ++r) {
+#pragma unroll
+    for (int v = 0; v < kTileVectors<In>; ++v) {
+      loaded[r][v] = make_uint4(0, 0, 0, 0);
+      if (place.col < cols && place.row + r < rows) {
+        loaded[r][v] =
+            __ldcs(reinterpret_cast<const uint4*>(
+                       x + (place.row + r) * row_stride + place.col) +
+                   v);
+      }
+    }
+  }
+}
+
 // x: rows x cols with cols, and rows where there is a column-wise copy,
 // multiples of 16; row_stride in elements, rows 16-byte aligned.
 template <typename In, Format kFormat, bool kCount>
@@ -179,28 +302,27 @@ __global__ void __launch_bounds__(kThreads)
   // [column][row / 4], the 16-byte groups of a column exchanged so that neither
   // side has bank conflicts.
   __shared__ uint4 turned[kTile * kTile / 16];
-  const float scale = Begin(task);
-  const int64_t row0 = (blockIdx.x / column_tiles) * kTile;
-  const int64_t col0 = (blockIdx.x % column_tiles) * kTile;
-  const int group = threadIdx.x & 7;  // 16 columns
-  const int quad = threadIdx.x >> 3;  // 4 rows
-  const int64_t col = col0 + group * 16;
-  const int64_t row = row0 + quad * 4;
-  constexpr int kVectors = 4 / In::kPerWord;  // of 16 bytes, in 16 elements
-
-  uint4 loaded[4][kVectors];
+  constexpr int kVectors = kTileVectors<In>;
+  const float scale = Begin(task, [&](int64_t tile) {
+    uint4 loaded[kTileThreadRows][kVectors];
+    LoadTile<In>(x, rows, cols, row_stride, PlaceOfTile(tile, column_tiles),
+                 loaded);
+    uint32_t fold = 0;
 #pragma unroll
-  for (int r = 0; r < 4; ++r) {
+    for (int r = 0; r < kTileThreadRows; ++r) {
 #pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      loaded[r][v] = make_uint4(0, 0, 0, 0);
-      if (col < cols && row + r < rows) {
-        loaded[r][v] = __ldcs(
-            reinterpret_cast<const uint4*>(x + (row + r) * row_stride + col) +
-            v);
+      for (int v = 0; v < kVectors; ++v) {
+        fold = FoldVector<In>(fold, loaded[r][v]);
       }
     }
-  }
+    return In::AmaxOfFold(fold);
+  });
+  const TilePlace place = PlaceOfTile(blockIdx.x, column_tiles);
+  const auto [row0, col0, row, col] = place;
+  const int group = threadIdx.x & 7;  // 16 columns
+  const int quad = threadIdx.x >> 3;  // 4 rows
+  uint4 loaded[kTileThreadRows][kVectors];
+  LoadTile<In>(x, rows, cols, row_stride, place, loaded);
   uint32_t codes[4][4];
   uint32_t fold = 0;
   Counts counts;
@@ -263,10 +385,21 @@ __global__ void __launch_bounds__(kThreads)
   if (!Runs(task.run)) return;
   constexpr int kSide = 32;
   __shared__ uint8_t tile[kSide][kSide + 1];
-  const float scale = Begin(task);
+  const int lane = threadIdx.x & 31;
+  const float scale = Begin(task, [&](int64_t tile_index) {
+    const int64_t col = (tile_index % column_tiles) * kSide + lane;
+    uint32_t bits = 0;
+    for (int r = threadIdx.x >> 5; r < kSide; r += kThreads / 32) {
+      const int64_t row = (tile_index / column_tiles) * kSide + r;
+      if (row < rows && col < cols) {
+        bits = MaxBits(
+            bits, AmaxBits(In::Load(x[row * row_stride + col * col_stride])));
+      }
+    }
+    return bits;
+  });
   const int64_t row0 = (blockIdx.x / column_tiles) * kSide;
   const int64_t col0 = (blockIdx.x % column_tiles) * kSide;
-  const int lane = threadIdx.x & 31;
   uint32_t amax = 0;
   Counts counts;
   for (int r = threadIdx.x >> 5; r < kSide; r += kThreads / 32) {
@@ -302,7 +435,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void WriteScaleOnly(CastTask task) {
-  if (Runs(task.run)) Begin(task);
+  if (Runs(task.run)) Begin(task, [](int64_t) { return 0u; });
 }
 
 bool Aligned16(const void* pointer) {
@@ -361,10 +494,16 @@ absl::Status Cast(const ConstTensorView& x, const CastScale& scale,
                   Stream stream) {
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard,
                       CudaDeviceGuard::Enter(x.device.index));
-  const CastTask task = {scale, out, run};
+  CastTask task = {scale, out, run};
   const cudaStream_t cuda_stream = AsCudaStream(stream);
+  if (scale.kind == CastScale::Kind::kCurrent && scale.scratch != nullptr &&
+      x.size() > kMeasuredByCast) {
+    SK_RETURN_IF_ERROR(cuda::TensorAmax(x, scale.scratch, run, stream));
+    task.scale.tensor_amax = &scale.scratch->amax;
+    task.scale.scratch = nullptr;
+  }
   if (x.empty()) {
-    WriteScaleOnly<<<1, 1, 0, cuda_stream>>>(task);
+    WriteScaleOnly<<<1, 32, 0, cuda_stream>>>(task);
     return LaunchStatus("cast of zero elements");
   }
   return WithType(x.dtype, [&](auto in) {

@@ -15,6 +15,15 @@
 
 namespace scalekeeper::kernels {
 
+// Zero before its first use; `amax` is the result, the rest is the kernels'.
+struct AmaxScratch {
+  uint32_t amax = 0;
+  uint32_t folding = 0;
+  uint32_t arrived = 0;
+  uint32_t tickets = 0;
+  uint32_t departed = 0;
+};
+
 // Pointers are device words of the device that casts.
 struct CastScale {
   enum class Kind {
@@ -26,8 +35,11 @@ struct CastScale {
   const float* scale = nullptr;           // kGiven, kDelayed
   const uint32_t* measure = nullptr;      // kDelayed; null: not set
   const uint32_t* tensor_amax = nullptr;  // kDelayed with measure, kCurrent
-  int margin = 0;                         // kDelayed
-  CurrentScaleOptions current;            // format_max: both; rest: kCurrent
+  // Not null: where Cast takes the amax of its tensor itself, in place of
+  // *tensor_amax. One cast at a time.
+  AmaxScratch* scratch = nullptr;
+  int margin = 0;               // kDelayed
+  CurrentScaleOptions current;  // format_max: both; rest: kCurrent
   // Receive 1 / scale, unless null.
   float* row_wise_scale_inv = nullptr;
   float* column_wise_scale_inv = nullptr;
@@ -39,24 +51,34 @@ inline CastScale GivenScale(const float* scale) {
   return source;
 }
 
-// The scale to multiply with.
-SK_HOST_DEVICE inline float ResolveScale(const CastScale& source) {
+// Whether the scale is made from the amax of the tensor that is cast.
+SK_HOST_DEVICE inline bool NeedsTensorAmax(const CastScale& source) {
   switch (source.kind) {
     case CastScale::Kind::kGiven:
-      return *source.scale;
+      return false;
     case CastScale::Kind::kDelayed:
-      if (source.measure != nullptr && *source.measure != 0) {
-        const uint32_t amax = *source.tensor_amax;
-        if (amax != 0 && !IsNonFiniteAmax(amax)) {
-          return ScaleFromAmax(FloatFromBits(amax), source.current.format_max,
-                               source.margin);
-        }
-      }
-      return *source.scale;
+      return source.measure != nullptr && *source.measure != 0;
     case CastScale::Kind::kCurrent:
-      return CurrentScaleFromAmax(*source.tensor_amax, source.current);
+      return true;
   }
-  return 1.0f;
+  return false;
+}
+
+// The scale that is made from a tensor's amax.
+SK_HOST_DEVICE inline float TensorScale(const CastScale& source,
+                                        uint32_t amax) {
+  if (source.kind == CastScale::Kind::kCurrent) {
+    return CurrentScaleFromAmax(amax, source.current);
+  }
+  if (amax == 0 || IsNonFiniteAmax(amax)) return *source.scale;
+  return ScaleFromAmax(FloatFromBits(amax), source.current.format_max,
+                       source.margin);
+}
+
+// The scale to multiply with, where *tensor_amax is known.
+SK_HOST_DEVICE inline float ResolveScale(const CastScale& source) {
+  if (!NeedsTensorAmax(source)) return *source.scale;
+  return TensorScale(source, *source.tensor_amax);
 }
 
 // Writes the inverse where the source asks for it. One thread.

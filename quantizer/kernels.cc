@@ -52,7 +52,13 @@ absl::Status Cast(const ConstTensorView& x, const CastScale& scale,
     return cuda::Cast(x, scale, format, out, run, stream);
   }
   if (!RunsOnHost(run)) return absl::OkStatus();
-  const float factor = ResolveScale(scale);
+  float factor = 0;
+  if (scale.scratch != nullptr && NeedsTensorAmax(scale)) {
+    scale.scratch->amax = host::Amax(x);
+    factor = TensorScale(scale, scale.scratch->amax);
+  } else {
+    factor = ResolveScale(scale);
+  }
   WriteScaleInverse(scale, factor);
   // Several threads may raise the caller's word at once.
   uint32_t amax = 0;

@@ -42,13 +42,6 @@ struct RunIf {
 absl::Status Amax(const ConstTensorView& x, uint32_t* amax, const RunIf& run,
                   Stream stream);
 
-// Zero before its first use; `amax` is the result, the rest is the kernel's.
-struct AmaxScratch {
-  uint32_t amax = 0;
-  uint32_t folding = 0;
-  uint32_t arrived = 0;
-};
-
 // scratch->amax = bits of max |x| (set, not raised; 0 for zero elements).
 absl::Status TensorAmax(const ConstTensorView& x, AmaxScratch* scratch,
                         const RunIf& run, Stream stream);
@@ -70,7 +63,8 @@ struct CastOutput {
 };
 
 // code = rne(float32(x) * scale), saturating. E4M3 and E5M2. Writes 1 / scale
-// where `scale` asks for it, also for zero elements.
+// where `scale` asks for it, also for zero elements. With scale.scratch, takes
+// the amax of x first where the scale is made from it.
 absl::Status Cast(const ConstTensorView& x, const CastScale& scale,
                   Format format, const CastOutput& out, const RunIf& run,
                   Stream stream);

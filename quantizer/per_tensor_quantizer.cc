@@ -17,24 +17,16 @@ PerTensorQuantizer::PerTensorQuantizer(std::string name, const Policy& policy,
       policy_(policy),
       slot_(slot) {}
 
-absl::StatusOr<CastScale> PerTensorQuantizer::MakeScale(
-    const ConstTensorView& x, QuantizedTensor* out, const uint32_t* noop_flag,
-    Stream stream) const {
-  AmaxScratch* scratch = out->workspace.as<AmaxScratch>();
+CastScale PerTensorQuantizer::MakeScale(QuantizedTensor* out) const {
   const bool delayed = policy_.scaling == Scaling::kDelayed;
-  const uint32_t* measure = nullptr;
-  if (delayed && policy_.delayed.first_step == FirstStep::kMeasure) {
-    measure = slot_.measure;
-  }
-  if (!delayed || measure != nullptr) {
-    SK_RETURN_IF_ERROR(
-        kernels::TensorAmax(x, scratch, {noop_flag, measure}, stream));
-  }
   CastScale scale;
   scale.kind = delayed ? CastScale::Kind::kDelayed : CastScale::Kind::kCurrent;
   scale.scale = slot_.scale;
-  scale.measure = measure;
-  scale.tensor_amax = &scratch->amax;
+  if (delayed && policy_.delayed.first_step == FirstStep::kMeasure) {
+    scale.measure = slot_.measure;
+  }
+  scale.scratch = out->workspace.as<AmaxScratch>();
+  scale.tensor_amax = &scale.scratch->amax;
   scale.margin = policy_.delayed.margin;
   scale.current.format_max = FormatMax(policy_.format);
   scale.current.power_2_scale = policy_.current.power_2_scale;
@@ -51,8 +43,6 @@ absl::StatusOr<CastScale> PerTensorQuantizer::MakeScale(
 absl::Status PerTensorQuantizer::QuantizeImpl(const Call& call,
                                               QuantizedTensor* out) {
   SK_RETURN_IF_ERROR(CheckMadeUnder(policy_, *out));
-  SK_ASSIGN_OR_RETURN(const CastScale scale,
-                      MakeScale(call.x, out, call.noop_flag, call.stream));
   kernels::CastOutput codes;
   if (out->row_wise) codes.row_wise = out->row_wise->codes.as<uint8_t>();
   if (out->column_wise) {
@@ -60,8 +50,8 @@ absl::Status PerTensorQuantizer::QuantizeImpl(const Call& call,
   }
   if (call.observe) codes.amax = slot_.amax;
   codes.counters = call.counters;
-  return kernels::Cast(call.x, scale, policy_.format, codes, {call.noop_flag},
-                       call.stream);
+  return kernels::Cast(call.x, MakeScale(out), policy_.format, codes,
+                       {call.noop_flag}, call.stream);
 }
 
 absl::StatusOr<QuantizedTensor> PerTensorQuantizer::MakeEmptyImpl(
@@ -80,8 +70,11 @@ absl::StatusOr<Statistics> PerTensorQuantizer::MeasureImpl(
   // A tensor without elements has the workspace.
   SK_ASSIGN_OR_RETURN(QuantizedTensor empty,
                       MakeEmptyImpl({0, 0, Usages{true, false}, stream}));
-  SK_ASSIGN_OR_RETURN(const CastScale scale,
-                      MakeScale(x, &empty, /*noop_flag=*/nullptr, stream));
+  const CastScale scale = MakeScale(&empty);
+  if (scale.kind == CastScale::Kind::kCurrent || scale.measure != nullptr) {
+    SK_RETURN_IF_ERROR(kernels::TensorAmax(x, scale.scratch,
+                                           {nullptr, scale.measure}, stream));
+  }
   SK_ASSIGN_OR_RETURN(Statistics statistics,
                       kernels::MeasureCast(x, scale, policy_.format, stream));
   if (policy_.scaling == Scaling::kDelayed) {

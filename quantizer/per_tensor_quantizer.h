@@ -38,12 +38,8 @@ class PerTensorQuantizer : public Quantizer {
                                          Stream stream) const override;
 
  private:
-  // Where a cast of `x` into `out` takes its scale from, and leaves its
-  // inverse. Queues what must be measured first.
-  absl::StatusOr<kernels::CastScale> MakeScale(const ConstTensorView& x,
-                                               QuantizedTensor* out,
-                                               const uint32_t* noop_flag,
-                                               Stream stream) const;
+  // Where a cast into `out` takes its scale from, and leaves its inverse.
+  kernels::CastScale MakeScale(QuantizedTensor* out) const;
 
   const Policy policy_;
   const SlotView slot_;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/device_memory.h"
 #include "base/status_macros.h"
 #include "quantizer/dequantize.h"
 #include "quantizer/inference_guard.h"
@@ -24,6 +25,11 @@ absl::Status Quantizer::CheckInput(const ConstTensorView& x) const {
         absl::StrCat("x: got device ", Name(x.device), ", want ", Name(device_),
                      " (", name_, ")"));
   }
+  if (x.empty() || checked_.load(std::memory_order_relaxed) == x.data) {
+    return absl::OkStatus();
+  }
+  SK_RETURN_IF_ERROR(CheckMemory(device_, x.data, "x"));
+  checked_.store(x.data, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 

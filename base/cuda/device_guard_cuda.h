@@ -7,7 +7,9 @@
 
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "base/cuda/status_cuda.h"
 #include "cuda_runtime_api.h"
 
@@ -20,6 +22,14 @@ class CudaDeviceGuard {
     int previous = 0;
     SK_CUDA_RETURN_IF_ERROR(cudaGetDevice(&previous));
     if (previous == device) return CudaDeviceGuard(kNothingToRestore);
+    // Asked, not tried: tools that watch the API's errors see none.
+    int count = 0;
+    SK_CUDA_RETURN_IF_ERROR(cudaGetDeviceCount(&count));
+    if (device < 0 || device >= count) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("device cuda:", device, ": this machine has ", count,
+                       " CUDA devices"));
+    }
     SK_CUDA_RETURN_IF_ERROR(cudaSetDevice(device));
     return CudaDeviceGuard(previous);
   }

@@ -20,7 +20,8 @@ inline absl::Status CudaStatus(cudaError_t error, absl::string_view call) {
   if (error == cudaErrorMemoryAllocation) {
     code = absl::StatusCode::kResourceExhausted;
   } else if (error == cudaErrorNoDevice || error == cudaErrorInvalidDevice ||
-             error == cudaErrorInsufficientDriver) {
+             error == cudaErrorInsufficientDriver ||
+             error == cudaErrorNoKernelImageForDevice) {
     code = absl::StatusCode::kFailedPrecondition;
   } else if (error == cudaErrorInvalidValue) {
     code = absl::StatusCode::kInvalidArgument;

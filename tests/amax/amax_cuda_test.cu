@@ -242,7 +242,8 @@ TEST_F(AmaxCudaTest, ManySlotsAndFallingAmaxesGiveTheBitsOfTheHost) {
   for (int step = 0; step < 40; ++step) {
     std::vector<uint32_t> amaxes(twins.size());
     for (size_t i = 0; i < amaxes.size(); ++i) {
-      amaxes[i] = FloatBits(1000.0f / (1 + step) + static_cast<float>(i));
+      amaxes[i] = FloatBits(1000.0f / static_cast<float>(1 + step) +
+                            static_cast<float>(i));
     }
     twins.Step(amaxes);
     twins.ExpectEqualSlots(absl::StrCat("step ", step));

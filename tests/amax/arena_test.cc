@@ -35,7 +35,9 @@ TEST(ArenaTest, NoTwoRingsShareAWord) {
         d.ring_offset = arena->RingOffset(i, ring);
         d.history_len = layout.slots[i].capacity;
         const RingView view = RingOf(arena->view(), d);
-        for (uint32_t p = 0; p < d.history_len; ++p) act(view.at(p), ++mark);
+        for (uint32_t p = 0; p < RingWords(d.history_len); ++p) {
+          act(view.at(p), ++mark);
+        }
       }
     }
   };

@@ -26,13 +26,9 @@ class Random {
 // never be read.
 struct TestRing {
   TestRing(uint32_t len, uint32_t capacity, uint32_t start = 0) {
-    const uint8_t log2 = ChunkLog2(capacity);
-    const uint32_t chunks = ChunkCount(capacity, log2);
     // Neighbours' words lie between.
-    words.assign(size_t{capacity} * kRingStride, kPoison);
-    chunk_maxima.assign(size_t{chunks} * kRingStride, 0);
-    suffix_maxima.assign(kRingStride << log2, 0);
-    ring = {words.data(), chunk_maxima.data(), suffix_maxima.data(), log2, len};
+    words.assign(RingWords(capacity) * kRingStride, kPoison);
+    ring = {words.data(), len};
     history.cursor = start;
   }
 
@@ -45,7 +41,7 @@ struct TestRing {
   }
 
   static constexpr uint32_t kPoison = 0xFFFFFFFFu;
-  std::vector<uint32_t> words, chunk_maxima, suffix_maxima;
+  std::vector<uint32_t> words;
   RingView ring;
   SlotHistory history;
 };
@@ -68,20 +64,33 @@ uint32_t Amax(Shape shape, uint32_t i, Random* random) {
   return 0;
 }
 
-TEST(HistoryTest, ChunkSizeIsAPowerOfTwoNearTheSquareRoot) {
-  for (uint32_t capacity = 1; capacity <= 65536; ++capacity) {
-    const uint64_t size = uint64_t{1} << ChunkLog2(capacity);
-    EXPECT_LE(size * size, capacity);
-    EXPECT_GT(4 * size * size, capacity);
-    EXPECT_EQ(ChunkCount(capacity, ChunkLog2(capacity)),
-              (capacity + size - 1) / size);
+// Every suffix maximum that is read was made before, and no two that are both
+// needed share a word.
+TEST(HistoryTest, EachPushMakesOneSuffixMaximumOfTheOtherHalf) {
+  for (uint32_t n = 1; n <= 70; ++n) {
+    std::vector<uint32_t> words(RingWords(n) * kRingStride);
+    const RingView ring{words.data(), n};
+    std::vector<uint32_t> holder(words.size(), n);  // position per word
+    for (uint32_t i = 0; i < 3 * n; ++i) {
+      const uint32_t position = i % n;
+      if (i >= n && position + 1 < ring.HalfEnd(position)) {
+        const auto word = &ring.suffix_max(position + 1) - words.data();
+        ASSERT_EQ(holder[static_cast<size_t>(word)], position + 1) << n;
+      }
+      const uint32_t made = ring.MadeAt(position);
+      if (made == 0) continue;
+      ASSERT_NE(made < ring.half(), position < ring.half()) << n;
+      const auto word = &ring.suffix_max(made) - words.data();
+      ASSERT_GE(word, static_cast<long>(n) * kRingStride);
+      holder[static_cast<size_t>(word)] = made;
+    }
   }
 }
 
 TEST(HistoryTest, WindowMaximumIsExactWhateverFalls) {
   Random random(1);
-  for (uint32_t n : {1u, 2u, 3u, 4u, 5u, 15u, 16u, 17u, 63u, 255u, 256u, 257u,
-                     1000u, 1024u}) {
+  for (uint32_t n : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 15u, 16u, 17u, 63u, 255u, 256u,
+                     257u, 1000u, 1024u}) {
     for (Shape shape : {Shape::kRandom, Shape::kFalling, Shape::kRising,
                         Shape::kConstant, Shape::kSawtooth}) {
       for (uint32_t capacity : {n, n + 1, 4 * n + 3}) {
@@ -99,7 +108,12 @@ TEST(HistoryTest, WindowMaximumIsExactWhateverFalls) {
           ASSERT_EQ(result.evicted, leaving);
           ASSERT_EQ(ScanMax(t.ring, t.history), result.window_max);
           ASSERT_EQ(t.history.count, window.size());
+          // What a rebuild makes is what pushes have kept.
+          const SlotHistory kept = t.history;
           if (i % 61 == 0) RebuildMaxima(t.ring, t.history);
+          ASSERT_EQ(t.history.next_evicted, kept.next_evicted);
+          ASSERT_EQ(t.history.next_suffix_max, kept.next_suffix_max);
+          ASSERT_EQ(t.history.next_entry, kept.next_entry);
         }
         ASSERT_EQ(t.Window(),
                   std::vector<uint32_t>(window.begin(), window.end()));

@@ -5,43 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
 #include "amax/in_process_communicator.h"
 #include "gtest/gtest.h"
 #include "tests/amax/state_testing.h"
-#include "tests/testing/data_file.h"
+#include "tests/amax/trace_testing.h"
 #include "tests/testing/delayed_oracle.h"
 #include "tests/testing/rank_threads.h"
 #include "tests/testing/status_matchers.h"
 
 namespace scalekeeper {
 namespace {
-
-struct Trace {
-  std::vector<std::string> slots;          // "layers.0.qkv/input"
-  std::vector<std::vector<float>> amaxes;  // [step][slot]
-};
-
-Trace ReadTrace(const std::string& name) {
-  Trace trace;
-  const std::string text = ReadDataFile(name);
-  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    const std::vector<absl::string_view> cells = absl::StrSplit(line, ',');
-    if (trace.slots.empty()) {
-      for (size_t i = 2; i < cells.size(); ++i) {
-        trace.slots.emplace_back(cells[i]);
-      }
-      continue;
-    }
-    std::vector<float>& row = trace.amaxes.emplace_back();
-    for (size_t i = 2; i < cells.size(); ++i) {
-      row.emplace_back();
-      EXPECT_TRUE(absl::SimpleAtof(cells[i], &row.back())) << cells[i];
-    }
-  }
-  return trace;
-}
 
 struct Replay {
   const char* delayed;

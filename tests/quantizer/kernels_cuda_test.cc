@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "cuda_runtime_api.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "numerics/amax.h"
@@ -391,9 +392,13 @@ TEST(KernelsCudaTest, ErrorsAreStatusesAndTheDeviceStays) {
   TensorView view = x.view();
   view.device = Device::Cuda(99);
   uint32_t amax = 0;
-  EXPECT_THAT(kernels::Amax(view, &amax, {}, Stream()),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       ::testing::HasSubstr("cudaSetDevice")));
+  EXPECT_THAT(
+      kernels::Amax(view, &amax, {}, Stream()),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               ::testing::HasSubstr("device cuda:99: this machine has")));
+  int current = -1;
+  ASSERT_EQ(cudaGetDevice(&current), cudaSuccess);
+  EXPECT_EQ(current, 0);
   EXPECT_THAT(DefaultAllocator(Device::Cuda(99)),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        ::testing::HasSubstr("cuda:99")));

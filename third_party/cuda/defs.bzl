@@ -17,7 +17,7 @@ _NVCC_FLAGS = [
     "--expt-relaxed-constexpr",
     # numerics.md: one float32 operation is one rounding.
     "--fmad=false",
-    "-Xcompiler=-fPIC,-ffp-contract=off,-Wall,-Wextra",
+    "-Xcompiler=-fPIC,-ffp-contract=off,-Wall,-Wextra,-Wconversion",
     "-Werror=all-warnings",
 ]
 
@@ -26,8 +26,12 @@ def _cuda_objects_impl(ctx):
     flags = list(_NVCC_FLAGS)
     for arch in CUDA_ARCHITECTURES:
         flags.append("-gencode=arch=compute_%s,code=sm_%s" % (arch, arch))
-    for folder in context.quote_includes.to_list() + context.includes.to_list() + context.system_includes.to_list():
+    for folder in context.quote_includes.to_list() + context.includes.to_list():
         flags += ["-I", folder]
+
+    # Other people's headers are not warned about.
+    for folder in context.system_includes.to_list():
+        flags += ["-isystem", folder]
     objects = []
     for src in ctx.files.srcs:
         if src.extension != "cu":
