@@ -130,7 +130,7 @@ class Call {
     int64_t rows = 0, cols = 0;
     int64_t ldd = 0;
     Placement a, b;
-    ScalePlacement a_scales, b_scales;
+    PlacedScales a_scales, b_scales;
   };
   void PlaceOperands(Product* product, StagingLayout* layout) const;
   MatmulPlanKey KeyOf(const Product& product) const;

@@ -60,7 +60,7 @@ bool IsFloatKind(ScaleKind kind) {
 // A microscaled operand that cuBLASLt can read where it lies.
 bool IsReadInPlace(const Operand& operand) {
   const MatmulInput& input = operand.input;
-  const ScaleGrid& grid = input.grid;
+  const GridView& grid = input.grid;
   const bool is_packed = input.format == Format::kE2M1;
   return grid.scales.layout == ScaleLayout::kTiled && !grid.is_transposed &&
          grid.first_row == 0 && grid.first_col == 0 &&
@@ -70,7 +70,7 @@ bool IsReadInPlace(const Operand& operand) {
          input.values.row_stride == input.values.cols;
 }
 
-bool StartsAtOrigin(const ScaleGrid& grid) {
+bool StartsAtOrigin(const GridView& grid) {
   return !grid.is_transposed && grid.first_row == 0 && grid.first_col == 0 &&
          grid.scales.layout == ScaleLayout::kStrided &&
          IsAligned(grid.scales.data);
@@ -191,12 +191,12 @@ Placement Place(const Operand& operand, int64_t outer, int64_t depth,
   return place;
 }
 
-ScalePlacement PlaceScales(const Operand& operand, ScaleMode mode,
-                           const Placement& placement, StagingLayout* staging) {
-  ScalePlacement place;
+PlacedScales PlaceScales(const Operand& operand, ScaleMode mode,
+                         const Placement& placement, StagingLayout* staging) {
+  PlacedScales place;
   place.mode = mode;
   if (!operand.is_codes()) return place;
-  const ScaleGrid& grid = operand.input.grid;
+  const GridView& grid = operand.input.grid;
   const BlockScales& scales = grid.scales;
   const ScaleKind kind = KindOf(operand.input);
   const bool is_whole =
@@ -223,7 +223,7 @@ ScalePlacement PlaceScales(const Operand& operand, ScaleMode mode,
   }
   if (place.is_staged) {
     place.offset =
-        staging->Add(ScaleBytes(mode, placement.outer, placement.depth));
+        staging->Add(ScaleModeBytes(mode, placement.outer, placement.depth));
   }
   return place;
 }
@@ -248,7 +248,7 @@ absl::StatusOr<const void*> Bring(const Operand& operand,
 }
 
 absl::StatusOr<const void*> BringScales(const Operand& operand,
-                                        const ScalePlacement& scales,
+                                        const PlacedScales& scales,
                                         const Placement& place, char* staging,
                                         cudaStream_t stream) {
   if (!operand.is_codes()) return nullptr;

@@ -10,8 +10,8 @@ namespace scalekeeper {
 namespace {
 
 using internal::CodeAt;
+using internal::GridView;
 using internal::MatmulInput;
-using internal::ScaleGrid;
 
 constexpr int kThreads = 256;
 constexpr int64_t kMaxBlocks = 1 << 20;
@@ -46,7 +46,7 @@ __global__ void ExpandScalesKernel(ExpandScalesArguments p) {
 enum class ElementScale { kNone, kBlock, kNvfp4Block };
 
 // Of one block, without NVFP4's tensor scale.
-__device__ float Nvfp4BlockScaleAt(const ScaleGrid& grid, int64_t row,
+__device__ float Nvfp4BlockScaleAt(const GridView& grid, int64_t row,
                                    int64_t col) {
   const int64_t at = ScaleOffsetOfCode(
       grid.scales, grid.first_row + (grid.is_transposed ? col : row),
@@ -69,7 +69,7 @@ __device__ uint64_t LoadEightCodes(const void* codes, Format format,
 __global__ void DequantizeKernel(DequantizeArguments p, ElementScale kind,
                                  bool has_words) {
   const ConstTensorView& v = p.input.values;
-  const ScaleGrid& grid = p.input.grid;
+  const GridView& grid = p.input.grid;
   const Format format = p.input.format;
   const bool is_codes = v.dtype == DType::kUint8;
   const int code_bits = format == Format::kE2M1 ? 4 : 8;
