@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "base/cuda/status_cuda.h"
+#include "base/device_memory.h"
 #include "base/status_macros.h"
 #include "gemm/capture_mode_cuda.h"
 
@@ -33,22 +33,10 @@ MatmulPlanKey ClassOf(MatmulPlanKey key, Varying varying) {
 
 // Views say which device they are on; whether that is true is asked once, when
 // a plan is made, since asking costs as much as the rest of a call.
-absl::Status CheckMemory(const MatmulProblem& p) {
+absl::Status CheckMemoryOf(const MatmulProblem& p) {
   RelaxedCaptureMode relaxed;
   const auto check = [&p](absl::string_view what, const void* data) {
-    cudaPointerAttributes attributes = {};
-    SK_CUDA_RETURN_IF_ERROR(cudaPointerGetAttributes(&attributes, data));
-    if (attributes.type == cudaMemoryTypeManaged ||
-        (attributes.type == cudaMemoryTypeDevice &&
-         attributes.device == p.out.device.index)) {
-      return absl::OkStatus();
-    }
-    return absl::InvalidArgumentError(
-        absl::StrCat(Name(p), ": ", what, " is said to be on ",
-                     Name(p.out.device), ", but its memory is ",
-                     attributes.type == cudaMemoryTypeDevice
-                         ? absl::StrCat("on cuda:", attributes.device)
-                         : "the host's"));
+    return CheckMemory(p.out.device, data, absl::StrCat(Name(p), ": ", what));
   };
   SK_RETURN_IF_ERROR(check("a", p.a.values.data));
   SK_RETURN_IF_ERROR(check("b", p.b.values.data));
@@ -94,7 +82,7 @@ absl::StatusOr<MatmulPlan*> PlanFor(const MatmulProblem& p,
       MatmulPlan * plan,
       context->Plan(p.varying == Varying::kNone ? key : ClassOf(key, p.varying),
                     &is_new));
-  if (is_new) SK_RETURN_IF_ERROR(CheckMemory(p));
+  if (is_new) SK_RETURN_IF_ERROR(CheckMemoryOf(p));
   return plan->refused() ? nullptr : plan;
 }
 

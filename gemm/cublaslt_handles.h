@@ -145,7 +145,7 @@ absl::Status SetAttribute(cublasLtMatrixLayout_t layout,
                           cublasLtMatrixLayoutAttribute_t attribute,
                           const T& value) {
   if (const cublasStatus_t status = cublasLtMatrixLayoutSetAttribute(
-          layout, attribute, &value, sizeof(T));
+          layout, attribute, static_cast<const void*>(&value), sizeof(T));
       status != CUBLAS_STATUS_SUCCESS) {
     return CublasStatus(
         status, absl::StrCat("cublasLtMatrixLayoutSetAttribute(attribute ",

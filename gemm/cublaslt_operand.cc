@@ -1,6 +1,7 @@
 #include "gemm/cublaslt_operand.h"
 
 #include "base/buffer.h"
+#include "base/fp8_capability.h"
 #include "base/status_macros.h"
 #include "gemm/cublaslt_types.h"
 #include "gemm/matmul_kernels_cuda.h"
@@ -59,7 +60,7 @@ bool IsFloatKind(ScaleKind kind) {
 // A microscaled operand that cuBLASLt can read where it lies.
 bool IsReadInPlace(const Operand& operand) {
   const MatmulInput& input = operand.input;
-  const ScaleGrid& grid = input.grid;
+  const GridView& grid = input.grid;
   const bool is_packed = input.format == Format::kE2M1;
   return grid.scales.layout == ScaleLayout::kTiled && !grid.is_transposed &&
          grid.first_row == 0 && grid.first_col == 0 &&
@@ -69,7 +70,7 @@ bool IsReadInPlace(const Operand& operand) {
          input.values.row_stride == input.values.cols;
 }
 
-bool StartsAtOrigin(const ScaleGrid& grid) {
+bool StartsAtOrigin(const GridView& grid) {
   return !grid.is_transposed && grid.first_row == 0 && grid.first_col == 0 &&
          grid.scales.layout == ScaleLayout::kStrided &&
          IsAligned(grid.scales.data);
@@ -114,7 +115,6 @@ bool IsBlocked(ScaleMode mode) {
 
 std::optional<ScaleModes> ChooseScaleModes(const Operand& a, const Operand& b,
                                            int compute_capability) {
-  constexpr int kFp8 = 89;
   constexpr int kHopper = 90;
   constexpr int kBlackwell = 100;
   const ScaleKind kind_a = KindOf(a.input);
@@ -124,7 +124,9 @@ std::optional<ScaleModes> ChooseScaleModes(const Operand& a, const Operand& b,
     return ScaleModes();
   }
   if (kind_a == ScaleKind::kTensor && kind_b == ScaleKind::kTensor) {
-    if (compute_capability < kFp8) return std::nullopt;
+    if (!CheckHasFp8(a.values().device, compute_capability).ok()) {
+      return std::nullopt;
+    }
     return ScaleModes();
   }
   if (IsFloatKind(kind_a) && IsFloatKind(kind_b)) {
@@ -189,12 +191,12 @@ Placement Place(const Operand& operand, int64_t outer, int64_t depth,
   return place;
 }
 
-ScalePlacement PlaceScales(const Operand& operand, ScaleMode mode,
-                           const Placement& placement, StagingLayout* staging) {
-  ScalePlacement place;
+PlacedScales PlaceScales(const Operand& operand, ScaleMode mode,
+                         const Placement& placement, StagingLayout* staging) {
+  PlacedScales place;
   place.mode = mode;
   if (!operand.is_codes()) return place;
-  const ScaleGrid& grid = operand.input.grid;
+  const GridView& grid = operand.input.grid;
   const BlockScales& scales = grid.scales;
   const ScaleKind kind = KindOf(operand.input);
   const bool is_whole =
@@ -221,7 +223,7 @@ ScalePlacement PlaceScales(const Operand& operand, ScaleMode mode,
   }
   if (place.is_staged) {
     place.offset =
-        staging->Add(ScaleBytes(mode, placement.outer, placement.depth));
+        staging->Add(ScaleModeBytes(mode, placement.outer, placement.depth));
   }
   return place;
 }
@@ -246,7 +248,7 @@ absl::StatusOr<const void*> Bring(const Operand& operand,
 }
 
 absl::StatusOr<const void*> BringScales(const Operand& operand,
-                                        const ScalePlacement& scales,
+                                        const PlacedScales& scales,
                                         const Placement& place, char* staging,
                                         cudaStream_t stream) {
   if (!operand.is_codes()) return nullptr;

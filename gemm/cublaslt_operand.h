@@ -87,20 +87,20 @@ Placement Place(const Operand& operand, int64_t outer, int64_t depth,
                 StagingLayout* staging);
 
 // And its scales, for an operand placed so.
-struct ScalePlacement {
+struct PlacedScales {
   ScaleMode mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
   bool is_staged = false;
   size_t offset = 0;
 };
-ScalePlacement PlaceScales(const Operand& operand, ScaleMode mode,
-                           const Placement& placement, StagingLayout* staging);
+PlacedScales PlaceScales(const Operand& operand, ScaleMode mode,
+                         const Placement& placement, StagingLayout* staging);
 
 // The pointers for the call, after enqueuing what fills the staging memory.
 absl::StatusOr<const void*> Bring(const Operand& operand,
                                   const Placement& place, char* staging,
                                   cudaStream_t stream);
 absl::StatusOr<const void*> BringScales(const Operand& operand,
-                                        const ScalePlacement& scales,
+                                        const PlacedScales& scales,
                                         const Placement& place, char* staging,
                                         cudaStream_t stream);
 

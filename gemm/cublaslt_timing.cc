@@ -99,7 +99,7 @@ absl::StatusOr<ScratchOperands> ScratchOperands::Create(
   }
   if (key.has(MatmulPlanKey::kScaled)) {
     const auto scales = [&](int64_t mode, int64_t outer) {
-      const int64_t bytes = ScaleBytes(
+      const int64_t bytes = ScaleModeBytes(
           static_cast<cublasLtMatmulMatrixScale_t>(mode), outer, key.k);
       return RandomBuffer(allocator, CUDA_R_32F, (bytes + 3) / 4, site.stream);
     };

@@ -49,8 +49,8 @@ inline int64_t BytesOf(cudaDataType_t type) {
 }
 
 // Bytes of the scales of an outer x depth operand.
-inline int64_t ScaleBytes(cublasLtMatmulMatrixScale_t mode, int64_t outer,
-                          int64_t depth) {
+inline int64_t ScaleModeBytes(cublasLtMatmulMatrixScale_t mode, int64_t outer,
+                              int64_t depth) {
   const auto blocks = [](int64_t n, int64_t of) { return (n + of - 1) / of; };
   switch (mode) {
     case CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F:

@@ -37,7 +37,15 @@ bool IsTransposable(const QuantizedTensor& tensor, const QuantizedData& data) {
 MatmulInput InputOf(const QuantizedTensor& tensor, bool row_wise) {
   const QuantizedData& data = row_wise ? *tensor.row_wise : *tensor.column_wise;
   MatmulInput input;
-  input.values = row_wise ? RowWiseCodes(tensor) : ColumnWiseCodes(tensor);
+  input.values = ConstTensorView(BasicTensorView<const void*>::Contiguous(
+      data.codes.data(), tensor.code_dtype(),
+      row_wise ? tensor.rows : tensor.cols,
+      row_wise ? tensor.cols : tensor.rows, tensor.device));
+  if (tensor.format == Format::kE2M1 &&
+      tensor.scaling != Scaling::kHighPrecision) {  // rows of whole bytes
+    input.values.row_stride = (input.values.row_stride + 1) / 2 * 2;
+  }
+  if (!row_wise) input.values = ConstTensorView(input.values.Transposed());
   input.format = tensor.format;
   input.scaling = tensor.scaling;
   input.hadamard = data.hadamard;
@@ -59,11 +67,6 @@ MatmulInput InputOf(const QuantizedTensor& tensor, bool row_wise) {
     case Scaling::kBlock:
     case Scaling::kMxfp8:
     case Scaling::kNvfp4:
-      if (tensor.format == Format::kE2M1) {
-        int64_t& stride =
-            row_wise ? input.values.row_stride : input.values.col_stride;
-        stride = (stride + 1) / 2 * 2;  // whole bytes
-      }
       break;
     case Scaling::kCustom:
       input.custom = &tensor;

@@ -19,7 +19,7 @@ namespace scalekeeper::internal {
 
 // The scales of a strided view of codes, which may be transposed against the
 // codes' own order, and may start inside the grid.
-struct ScaleGrid {
+struct GridView {
   BlockScales scales;
   bool is_transposed = false;  // the view's rows are the codes' columns
   int64_t first_row = 0;  // of the view's element (0, 0), in the codes' own
@@ -29,14 +29,14 @@ struct ScaleGrid {
     return is_transposed ? scales.block_rows : scales.block_cols;
   }
 
-  ScaleGrid Transposed() const {
-    ScaleGrid grid = *this;
+  GridView Transposed() const {
+    GridView grid = *this;
     grid.is_transposed = !is_transposed;
     return grid;
   }
   // Of the view that starts at (row, col) of this one.
-  ScaleGrid From(int64_t row, int64_t col) const {
-    ScaleGrid grid = *this;
+  GridView From(int64_t row, int64_t col) const {
+    GridView grid = *this;
     grid.first_row += is_transposed ? col : row;
     grid.first_col += is_transposed ? row : col;
     return grid;
@@ -44,7 +44,7 @@ struct ScaleGrid {
 };
 
 // What the view's element (row, col) is multiplied with.
-SK_HOST_DEVICE inline float ScaleInverseAt(const ScaleGrid& grid, int64_t row,
+SK_HOST_DEVICE inline float ScaleInverseAt(const GridView& grid, int64_t row,
                                            int64_t col) {
   return ScaleInverseAt(grid.scales,
                         grid.first_row + (grid.is_transposed ? col : row),
@@ -64,7 +64,7 @@ struct MatmulInput {
   ConstTensorView values;  // strides as in CodeAt
   Format format = Format::kE4M3;
   Scaling scaling = Scaling::kHighPrecision;
-  ScaleGrid grid;         // codes only
+  GridView grid;          // codes only
   bool hadamard = false;  // transformed along K
   // kCustom: the tensor, whose maker alone can read it. `values` is then no
   // more than a shape, and `grid` says which part of the tensor it is of.

@@ -10,8 +10,8 @@ namespace scalekeeper {
 namespace {
 
 using internal::CodeAt;
+using internal::GridView;
 using internal::MatmulInput;
-using internal::ScaleGrid;
 
 constexpr int kThreads = 256;
 constexpr int64_t kMaxBlocks = 1 << 20;
@@ -46,7 +46,7 @@ __global__ void ExpandScalesKernel(ExpandScalesArguments p) {
 enum class ElementScale { kNone, kBlock, kNvfp4Block };
 
 // Of one block, without NVFP4's tensor scale.
-__device__ float Nvfp4BlockScaleAt(const ScaleGrid& grid, int64_t row,
+__device__ float Nvfp4BlockScaleAt(const GridView& grid, int64_t row,
                                    int64_t col) {
   const int64_t at = ScaleOffsetOfCode(
       grid.scales, grid.first_row + (grid.is_transposed ? col : row),
@@ -54,37 +54,64 @@ __device__ float Nvfp4BlockScaleAt(const ScaleGrid& grid, int64_t row,
   return DecodeE4M3(static_cast<const uint8_t*>(grid.scales.data)[at]);
 }
 
-__global__ void DequantizeKernel(DequantizeArguments p, ElementScale kind) {
+// Eight codes that lie behind each other, the first in the low bits; `at` is a
+// sum of strides, and a multiple of 8.
+__device__ uint64_t LoadEightCodes(const void* codes, Format format,
+                                   int64_t at) {
+  const uint8_t* bytes = static_cast<const uint8_t*>(codes);
+  return format == Format::kE2M1
+             ? *reinterpret_cast<const uint32_t*>(bytes + at / 2)
+             : *reinterpret_cast<const uint64_t*>(bytes + at);
+}
+
+// A thread makes kPerThread values of a row. `has_words`: the codes of a row
+// lie behind each other, and each row begins at a multiple of 8 bytes.
+__global__ void DequantizeKernel(DequantizeArguments p, ElementScale kind,
+                                 bool has_words) {
   const ConstTensorView& v = p.input.values;
-  const ScaleGrid& grid = p.input.grid;
+  const GridView& grid = p.input.grid;
+  const Format format = p.input.format;
+  const bool is_codes = v.dtype == DType::kUint8;
+  const int code_bits = format == Format::kE2M1 ? 4 : 8;
+  const uint32_t code_mask = format == Format::kE2M1 ? 0xFu : 0xFFu;
   const int64_t chunks_per_row = p.padded_cols / kPerThread;
   const int64_t chunks = p.padded_rows * chunks_per_row;
-  const int64_t block = grid.col_block();
+  const int64_t block = kind == ElementScale::kNone ? 1 : grid.col_block();
   const int64_t first = grid.is_transposed ? grid.first_row : grid.first_col;
+  const auto scale_at = [&](int64_t row, int64_t col) {
+    return kind == ElementScale::kBlock ? ScaleInverseAt(grid, row, col)
+                                        : Nvfp4BlockScaleAt(grid, row, col);
+  };
   for (int64_t i = GlobalThread(); i < chunks; i += GlobalThreads()) {
     const int64_t row = i / chunks_per_row;
     const int64_t first_col = (i - row * chunks_per_row) * kPerThread;
-    alignas(16) uint16_t values[kPerThread];
+    alignas(16) uint16_t values[kPerThread] = {};
+    const int64_t at = row * v.row_stride + first_col * v.col_stride;
+    const int64_t count = row < v.rows ? v.cols - first_col : 0;
+    const bool reads_words = has_words && count >= kPerThread;
+    const uint64_t words = reads_words ? LoadEightCodes(v.data, format, at) : 0;
     float scale = 1.0f;
+    // Blocks are longer than what a thread makes: at most one begins inside.
+    int64_t next_block = kPerThread;
+    if (kind != ElementScale::kNone && count > 0) {
+      scale = scale_at(row, first_col);
+      next_block = block - (first + first_col) % block;
+    }
+#pragma unroll
     for (int j = 0; j < kPerThread; ++j) {
-      const int64_t col = first_col + j;
-      values[j] = 0;
-      if (row >= v.rows || col >= v.cols) continue;
-      const int64_t at = row * v.row_stride + col * v.col_stride;
-      float value = 0;
-      if (v.dtype == DType::kUint8) {
-        if (kind != ElementScale::kNone &&
-            (j == 0 || (first + col) % block == 0)) {
-          scale = kind == ElementScale::kBlock
-                      ? ScaleInverseAt(grid, row, col)
-                      : Nvfp4BlockScaleAt(grid, row, col);
+      if (j < count) {
+        if (j == next_block) scale = scale_at(row, first_col + j);
+        const int64_t element = at + j * v.col_stride;
+        if (is_codes) {
+          const uint8_t code =
+              reads_words
+                  ? static_cast<uint8_t>((words >> (code_bits * j)) & code_mask)
+                  : CodeAt(v.data, format, element);
+          values[j] = BF16FromFloat(Decode(format, code) * scale);
+        } else {
+          values[j] = BF16FromFloat(LoadFloat(v.dtype, v.data, element));
         }
-        value =
-            Decode(p.input.format, CodeAt(v.data, p.input.format, at)) * scale;
-      } else {
-        value = LoadFloat(v.dtype, v.data, at);
       }
-      values[j] = BF16FromFloat(value);
     }
     reinterpret_cast<uint4*>(p.destination)[i] =
         *reinterpret_cast<const uint4*>(values);
@@ -128,8 +155,12 @@ absl::Status DequantizeOnDevice(const DequantizeArguments& p,
                                 cudaStream_t stream) {
   const int64_t chunks = p.padded_rows * p.padded_cols / kPerThread;
   if (chunks == 0) return absl::OkStatus();
+  const ConstTensorView& v = p.input.values;
+  const bool has_words = p.input.is_codes() && v.col_stride == 1 &&
+                         v.row_stride % 8 == 0 &&
+                         reinterpret_cast<uintptr_t>(v.data) % 8 == 0;
   DequantizeKernel<<<BlocksFor(chunks), kThreads, 0, stream>>>(
-      p, ElementScaleOf(p.input));
+      p, ElementScaleOf(p.input), has_words);
   return CudaStatus(cudaGetLastError(), "launch of DequantizeKernel");
 }
 

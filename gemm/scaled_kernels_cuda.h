@@ -22,7 +22,7 @@ void LoadScaledKernels();
 // element (i * row_block, j * col_block), for i < padded_rows, j < cols; 0 from
 // `rows` on.
 struct ExpandScalesArguments {
-  internal::ScaleGrid grid;
+  internal::GridView grid;
   float* destination = nullptr;
   int64_t rows = 0, padded_rows = 0, cols = 0;  // of the destination's grid
   int64_t row_block = 1, col_block = 1;
