@@ -330,6 +330,11 @@ absl::Status RecipeState::EndStep(Stream stream, const uint32_t* skip_flag) {
   return rep.Update(stream, /*skip_flag=*/nullptr, collectives);
 }
 
+absl::Status RecipeState::CommitCalibration(Stream stream) {
+  SK_RETURN_IF_ERROR(EndStep(stream));
+  return Check(stream);
+}
+
 absl::Status RecipeState::Pack(Stream stream, const uint32_t* skip_flag) {
   SK_RETURN_IF_ERROR(rep_->RequireFrozen("Pack"));
   SK_RETURN_IF_ERROR(rep_->RequireNotPacked("Pack"));

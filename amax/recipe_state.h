@@ -172,6 +172,12 @@ class RecipeState {
   absl::Status Pack(Stream stream, const uint32_t* skip_flag = nullptr);
   absl::StatusOr<AmaxMessageView> AmaxMessage(absl::string_view group);
   absl::Status Update(Stream stream, const uint32_t* skip_flag = nullptr);
+  // Ends a calibration: scales are made of all amaxes that Quantizer::Calibrate
+  // observed since Freeze or the last step, over the ranks. EndStep, once, for
+  // however many batches (each step more is one entry of the windows); then
+  // Check, whose error it returns: no scale was made where an amax was not
+  // finite. Synchronizes. ExportScales (amax/export_scales.h) writes them out.
+  absl::Status CommitCalibration(Stream stream);
   // Gives up a Pack whose reduction failed; observations are kept, and the step
   // can be tried again.
   absl::Status CancelPack();
