@@ -330,6 +330,11 @@ absl::Status RecipeState::EndStep(Stream stream, const uint32_t* skip_flag) {
   return rep.Update(stream, /*skip_flag=*/nullptr, collectives);
 }
 
+absl::Status RecipeState::CommitCalibration(Stream stream) {
+  SK_RETURN_IF_ERROR(EndStep(stream));
+  return Check(stream);
+}
+
 absl::Status RecipeState::Pack(Stream stream, const uint32_t* skip_flag) {
   SK_RETURN_IF_ERROR(rep_->RequireFrozen("Pack"));
   SK_RETURN_IF_ERROR(rep_->RequireNotPacked("Pack"));
@@ -416,6 +421,21 @@ absl::StatusOr<ModuleSlots> RecipeState::AddModule(absl::string_view module) {
   }
   SK_ASSIGN_OR_RETURN(const int32_t first, rep_->table.AddModule(module));
   return ModuleSlots{{first}, {first + 1}, {first + 2}};
+}
+
+absl::StatusOr<std::vector<ModuleSlots>> RecipeState::AddModules(
+    absl::string_view family, int count, absl::string_view suffix) {
+  if (frozen()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "AddModules(\"", family, "\") after Freeze: add all modules before"));
+  }
+  SK_ASSIGN_OR_RETURN(const int32_t first,
+                      rep_->table.AddModules(family, count, suffix));
+  std::vector<ModuleSlots> modules;
+  for (int32_t slot = first; slot < first + 3 * count; slot += 3) {
+    modules.push_back({{slot}, {slot + 1}, {slot + 2}});
+  }
+  return modules;
 }
 
 absl::StatusOr<SlotId> RecipeState::AddSlot(absl::string_view module,

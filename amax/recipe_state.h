@@ -137,6 +137,12 @@ class RecipeState {
   // "module/name". InvalidArgument on an empty or repeated name, or one with
   // control characters.
   absl::StatusOr<ModuleSlots> AddModule(absl::string_view module);
+  // A family of layers, the experts of a mixture: modules "family.0" to
+  // "family.<count - 1>", or "family.0.suffix" and so on; all of them or none.
+  // Their slots lie in the order of the numbers, "experts.2" before
+  // "experts.10".
+  absl::StatusOr<std::vector<ModuleSlots>> AddModules(
+      absl::string_view family, int count, absl::string_view suffix = "");
   absl::StatusOr<SlotId> AddSlot(absl::string_view module,
                                  absl::string_view name, Role role);
 
@@ -166,6 +172,12 @@ class RecipeState {
   absl::Status Pack(Stream stream, const uint32_t* skip_flag = nullptr);
   absl::StatusOr<AmaxMessageView> AmaxMessage(absl::string_view group);
   absl::Status Update(Stream stream, const uint32_t* skip_flag = nullptr);
+  // Ends a calibration: scales are made of all amaxes that Quantizer::Calibrate
+  // observed since Freeze or the last step, over the ranks. EndStep, once, for
+  // however many batches (each step more is one entry of the windows); then
+  // Check, whose error it returns: no scale was made where an amax was not
+  // finite. Synchronizes. ExportScales (amax/export_scales.h) writes them out.
+  absl::Status CommitCalibration(Stream stream);
   // Gives up a Pack whose reduction failed; observations are kept, and the step
   // can be tried again.
   absl::Status CancelPack();

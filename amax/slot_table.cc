@@ -60,7 +60,7 @@ int32_t SlotTable::Append(std::string name, uint32_t module, Role role,
   return static_cast<int32_t>(slots_.size() - 1);
 }
 
-absl::StatusOr<int32_t> SlotTable::AddModule(absl::string_view module) {
+absl::Status SlotTable::CheckNewModule(absl::string_view module) const {
   if (module.empty()) {
     return absl::InvalidArgumentError(
         "AddModule: got an empty name, want the module's name");
@@ -78,6 +78,32 @@ absl::StatusOr<int32_t> SlotTable::AddModule(absl::string_view module) {
                        "\" was added before, want each name once"));
     }
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int32_t> SlotTable::AddModules(absl::string_view family,
+                                              int count,
+                                              absl::string_view suffix) {
+  if (family.empty() || count < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("AddModules: got family \"", family, "\", count ", count,
+                     ", want a name and at least 1"));
+  }
+  std::vector<std::string> names;
+  for (int i = 0; i < count; ++i) {
+    names.push_back(
+        absl::StrCat(family, ".", i, suffix.empty() ? "" : ".", suffix));
+    SK_RETURN_IF_ERROR(CheckNewModule(names.back()));
+  }
+  const int32_t first = static_cast<int32_t>(slots_.size());
+  for (const std::string& name : names) {
+    SK_RETURN_IF_ERROR(AddModule(name).status());
+  }
+  return first;
+}
+
+absl::StatusOr<int32_t> SlotTable::AddModule(absl::string_view module) {
+  SK_RETURN_IF_ERROR(CheckNewModule(module));
   const uint32_t index = ModuleIndex(module);
   is_layer_[index] = true;
   const int32_t first = static_cast<int32_t>(slots_.size());

@@ -35,6 +35,10 @@ class SlotTable {
   // The first of three slots (input, weight, grad, in this order).
   // InvalidArgument on an empty or repeated name.
   absl::StatusOr<int32_t> AddModule(absl::string_view module);
+  // Modules "family.0" ... ("family.0.suffix" ...), one behind the other; the
+  // first slot. All or none.
+  absl::StatusOr<int32_t> AddModules(absl::string_view family, int count,
+                                     absl::string_view suffix);
   // Slot "module/name". The module need not have been added.
   absl::StatusOr<int32_t> AddSlot(absl::string_view module,
                                   absl::string_view name, Role role);
@@ -92,6 +96,7 @@ class SlotTable {
   const Slot& Get(int32_t slot) const {
     return slots_[static_cast<size_t>(slot)];
   }
+  absl::Status CheckNewModule(absl::string_view module) const;
   int32_t Append(std::string name, uint32_t module, Role role, bool extra);
   uint32_t ModuleIndex(absl::string_view module);
   void ResolvePolicies();

@@ -6,8 +6,9 @@
 //
 // Time is the GPU's (events around a batch of calls). Counters: `TFLOPs` of
 // Matmul; `bare_best` and `bare_first`, TFLOP/s of the fastest and of the first
-// of the heuristic's answers in a bare cublasLtMatmul; `ratio` = TFLOPs /
-// bare_best; `cold_ratio`: the same with the L2 cache evicted before each call.
+// of the heuristic's `answers` in a bare cublasLtMatmul; `ratio`: the median of
+// TFLOPs / bare_best over batches that follow each other, ours and bare first
+// in turn; `cold_ratio`: the same with the L2 cache evicted before each call.
 // Rows under host/: time of the calling thread per call, `bare` that
 // of cublasLtMatmul alone with the same algorithm, `ratio` = ours / bare.
 #include <algorithm>
@@ -37,8 +38,8 @@ namespace scalekeeper {
 namespace {
 
 constexpr size_t kBatch = 5;
-constexpr int kBareRounds = 3;
-constexpr int kIterations = 9;
+constexpr int kBareRounds = 5;
+constexpr int kIterations = 16;
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 const Device kDevice = Device::Cuda(0);
 
@@ -54,6 +55,23 @@ T ValueOf(absl::StatusOr<T> value) {
 }
 void CheckCuda(cudaError_t error) { Check(CudaStatus(error, "CUDA")); }
 
+// How an operand is scaled. The modes are cuBLASLt's.
+struct Scaled {
+  Scaling scaling = Scaling::kDelayed;
+  int64_t block_rows = 0;  // 0: all
+  int64_t block_cols = 0;
+  cublasLtMatmulMatrixScale_t mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+};
+constexpr Scaled kRowwise = {Scaling::kRowwise, 1, 0,
+                             CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F};
+constexpr Scaled k1x128 = {Scaling::kBlock, 1, 128,
+                           CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F};
+constexpr Scaled k128x128 = {Scaling::kBlock, 128, 128,
+                             CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F};
+// No Hopper multiplies them: emulated.
+constexpr Scaled kMxfp8 = {Scaling::kMxfp8, 1, 32,
+                           CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0};
+
 // y = activation(x w^T + bias) [+ y], x: M x K, w: N x K.
 struct Row {
   std::string name;
@@ -67,6 +85,12 @@ struct Row {
   Activation activation = Activation::kNone;
   bool accumulate = false;
   bool fast_accum = true;
+  Scaled x_scaled, w_scaled;
+
+  bool IsBlocked() const {
+    return x_scaled.block_cols == 128 || w_scaled.block_cols == 128;
+  }
+  bool IsEmulated() const { return x_scaled.scaling == Scaling::kMxfp8; }
 };
 
 std::vector<Row> Rows() {
@@ -79,6 +103,10 @@ std::vector<Row> Rows() {
   };
   const auto big = [](Row* r) { r->m = r->n = r->k = 8192; };
   const auto e5m2 = [](Row* r) { r->x_format = Format::kE5M2; };
+  const auto scaled = [](Row* r, const Scaled& x, const Scaled& w) {
+    r->x_scaled = x;
+    r->w_scaled = w;
+  };
   return {
       row("8192/bf16",
           [&](Row* r) {
@@ -150,6 +178,76 @@ std::vector<Row> Rows() {
       row("4096/accumulate_bf16", [](Row* r) { r->accumulate = true; }),
       row("4096/n4088", [](Row* r) { r->n = 4088; }),
       row("4096/m4095", [](Row* r) { r->m = 4095; }),
+      row("8192/rowwise_fast",
+          [&](Row* r) {
+            big(r);
+            scaled(r, kRowwise, kRowwise);
+          }),
+      row("8192/rowwise",
+          [&](Row* r) {
+            big(r);
+            scaled(r, kRowwise, kRowwise);
+            r->fast_accum = false;
+          }),
+      row("8192/x1x128_w1x128",
+          [&](Row* r) {
+            big(r);
+            scaled(r, k1x128, k1x128);
+          }),
+      row("8192/x1x128_w128x128",
+          [&](Row* r) {
+            big(r);
+            scaled(r, k1x128, k128x128);
+          }),
+      row("8192/x128x128_w1x128",
+          [&](Row* r) {
+            big(r);
+            scaled(r, k128x128, k1x128);
+          }),
+      row("8192/x1x128_e5m2_w1x128",
+          [&](Row* r) {
+            big(r);
+            e5m2(r);
+            scaled(r, k1x128, k1x128);
+          }),
+      row("4096/rowwise_fast", [&](Row* r) { scaled(r, kRowwise, kRowwise); }),
+      row("4096/rowwise_e5m2_out_f32",
+          [&](Row* r) {
+            e5m2(r);
+            scaled(r, kRowwise, kRowwise);
+            r->out = DType::kF32;
+          }),
+      row("4096/rowwise_e5m2_accumulate_f32",
+          [&](Row* r) {
+            e5m2(r);
+            scaled(r, kRowwise, kRowwise);
+            r->out = DType::kF32;
+            r->accumulate = true;
+          }),
+      row("4096/rowwise_bias_bf16",
+          [&](Row* r) {
+            scaled(r, kRowwise, kRowwise);
+            r->bias = DType::kBF16;
+          }),
+      row("4096/x1x128_w128x128_out_f32",
+          [&](Row* r) {
+            scaled(r, k1x128, k128x128);
+            r->out = DType::kF32;
+          }),
+      row("4096/x1x128_e5m2_w1x128_accumulate_f32",
+          [&](Row* r) {
+            e5m2(r);
+            scaled(r, k1x128, k1x128);
+            r->out = DType::kF32;
+            r->accumulate = true;
+          }),
+      // The scales of one operand are written out on each call.
+      row("4096/rowwise_x_per_tensor_w",
+          [&](Row* r) { scaled(r, kRowwise, Scaled()); }),
+      row("4096/x128x128_w128x128",
+          [&](Row* r) { scaled(r, k128x128, k128x128); }),
+      // Emulated in bfloat16.
+      row("4096/mxfp8", [&](Row* r) { scaled(r, kMxfp8, kMxfp8); }),
       // cuBLASLt takes neither; what Matmul does instead.
       row("4096/n4095_padded", [](Row* r) { r->n = 4095; }),
       row("4096/k4095_padded", [](Row* r) { r->k = 4095; }),
@@ -164,20 +262,21 @@ class Operands {
     stream_ = ValueOf(CreateCudaStream());
     const int64_t out_count = row.m * row.n;
     if (row.x_format) {
-      x_ = Quantized(row.m, row.k, *row.x_format);
-      w_ = Quantized(row.n, row.k, row.w_format);
+      x_ = Quantized(row.m, row.k, *row.x_format, row.x_scaled);
+      w_ = Quantized(row.n, row.k, row.w_format, row.w_scaled);
     } else {
       x_values_ = Random(CudaType(row.plain), row.m * row.k);
       w_values_ = Random(CudaType(row.plain), row.n * row.k);
     }
     if (row.out_format) {
-      y8_ = Quantized(row.m, row.n, *row.out_format);
+      y8_ = Quantized(row.m, row.n, *row.out_format, Scaled());
       const float slot[3] = {0.0f, 1.0f, 1.0f};
       slot_ = FromHost(slot, sizeof(slot));
     } else {
       y_ = Random(CudaType(row.out), out_count);
     }
     if (row.bias) bias_ = Random(CudaType(*row.bias), row.n);
+    bare_scales_ = Random(CUDA_R_32F, row.n * ((row.k + 127) / 128));
     workspace_ = ValueOf(Buffer::Allocate(allocator_, kWorkspaceBytes));
     amax_word_ = ValueOf(Buffer::Allocate(allocator_, 4));
     handle_ = ValueOf(CreateCublasLtHandle());
@@ -190,6 +289,7 @@ class Operands {
     options.fast_accum = row_.fast_accum;
     options.activation = row_.activation;
     options.accumulate = row_.accumulate;
+    options.emulate = row_.IsEmulated();
     ConstTensorView bias;
     if (row_.bias) {
       bias = ConstTensorView(
@@ -243,7 +343,11 @@ class Operands {
     if (row_.bias) key.bias_type = CudaType(*row_.bias);
     if (row_.x_format) {
       key.flags |= MatmulPlanKey::kScaled;
-      if (row_.fast_accum) key.flags |= MatmulPlanKey::kFastAccum;
+      key.a_scale_mode = BareWMode();
+      key.b_scale_mode = BareXMode();
+      if (row_.fast_accum && !row_.IsBlocked()) {
+        key.flags |= MatmulPlanKey::kFastAccum;
+      }
     }
     if (row_.accumulate) key.flags |= MatmulPlanKey::kAccumulate;
     if (row_.out_format) key.flags |= MatmulPlanKey::kQuantizedOut;
@@ -257,8 +361,14 @@ class Operands {
     p.d = y8_ ? y8_->row_wise->codes.data() : y_.data();
     if (row_.bias) p.bias = bias_.data();
     if (x_) {
-      p.a_scale = w_->row_wise->scale_inv.as<float>();
-      p.b_scale = x_->row_wise->scale_inv.as<float>();
+      // Where the bare product needs a mode that a tensor is not in, memory of
+      // the right size.
+      p.a_scale = BareWMode() == row_.w_scaled.mode
+                      ? w_->row_wise->scale_inv.data()
+                      : bare_scales_.data();
+      p.b_scale = BareXMode() == row_.x_scaled.mode
+                      ? x_->row_wise->scale_inv.data()
+                      : bare_scales_.data();
     }
     if (y8_) {
       p.d_scale = Slot().scale;
@@ -298,18 +408,51 @@ class Operands {
     Check(CopyFromHost(kDevice, buffer.data(), data, bytes, AsStream(stream_)));
     return buffer;
   }
-  QuantizedTensor Quantized(int64_t rows, int64_t cols, Format format) {
+  // The modes of the bare product: the operands' own, unless cuBLASLt has no
+  // such pair; then Matmul's choice.
+  int64_t BareXMode() const {
+    const Scaled& x = row_.x_scaled;
+    if (x.block_rows == 128 && row_.w_scaled.block_rows == 128) {
+      return k1x128.mode;
+    }
+    return x.scaling == Scaling::kDelayed ? row_.w_scaled.mode : x.mode;
+  }
+  int64_t BareWMode() const {
+    const Scaled& w = row_.w_scaled;
+    return w.scaling == Scaling::kDelayed ? row_.x_scaled.mode : w.mode;
+  }
+  QuantizedTensor Quantized(int64_t rows, int64_t cols, Format format,
+                            const Scaled& scaled) {
     QuantizedTensor tensor;
     tensor.rows = rows;
     tensor.cols = cols;
-    tensor.scaling = Scaling::kDelayed;
+    tensor.scaling = scaled.scaling;
     tensor.format = format;
     tensor.device = kDevice;
     QuantizedData data;
     data.codes = Random(CudaType(format), rows * cols);
-    const float scale_inv = 1.0f / 128;
-    data.scale_inv = FromHost(&scale_inv, sizeof(scale_inv));
-    data.scales.rows = data.scales.cols = 1;
+    BlockScales& scales = data.scales;
+    scales.block_rows = scaled.block_rows == 0 ? rows : scaled.block_rows;
+    scales.block_cols = scaled.block_cols == 0 ? cols : scaled.block_cols;
+    scales.rows = (rows + scales.block_rows - 1) / scales.block_rows;
+    scales.cols = (cols + scales.block_cols - 1) / scales.block_cols;
+    if (scaled.scaling == Scaling::kMxfp8) {
+      scales.type = ScaleType::kE8M0;
+      scales.row_stride = scales.cols;
+      const std::vector<uint8_t> bytes(
+          static_cast<size_t>(scales.rows * scales.cols), 120);
+      data.scale_inv = FromHost(bytes.data(), bytes.size());
+    } else {
+      scales.row_stride =
+          scales.block_rows == 128 ? (scales.cols + 3) / 4 * 4 : 1;
+      scales.col_stride = scales.block_rows == 128 ? 1 : rows;
+      const int64_t count = scales.block_rows == 128
+                                ? scales.rows * scales.row_stride
+                                : scales.rows * scales.cols;
+      const std::vector<float> floats(static_cast<size_t>(count), 1.0f / 128);
+      data.scale_inv = FromHost(floats.data(), floats.size() * sizeof(float));
+    }
+    scales.data = data.scale_inv.data();
     tensor.row_wise = std::move(data);
     return tensor;
   }
@@ -320,6 +463,7 @@ class Operands {
   CublasLtHandle handle_;
   std::optional<QuantizedTensor> x_, w_, y8_;
   Buffer x_values_, w_values_, y_, bias_, slot_, workspace_, amax_word_;
+  Buffer bare_scales_;
 };
 
 // GPU seconds of one call, over a batch: back to back, or each with what it
@@ -380,10 +524,11 @@ double Median(std::vector<double> values) {
 // Bare calls of one row.
 class Bare {
  public:
-  explicit Bare(Operands* operands)
+  Bare(Operands* operands, bool is_emulated)
       : plan_(ValueOf(MatmulPlan::Create(operands->Key()))),
         site_(operands->Site()),
         pointers_(operands->Pointers()) {
+    if (is_emulated) return;  // there is no such call
     answers_ =
         ValueOf(plan_->HeuristicAnswers(site_, CUBLASLT_REDUCTION_SCHEME_MASK));
     Check(plan_->SetPointers(pointers_));
@@ -414,6 +559,7 @@ class Bare {
   }
 
   bool empty() const { return answers_.empty(); }
+  size_t answers() const { return answers_.size(); }
   double first_seconds() const { return first_seconds_; }
   void CallBest() { Call(answers_[best_]); }
 
@@ -435,17 +581,28 @@ class Bare {
 void RunRow(benchmark::State& state, const Row& row) {
   Operands operands(row);
   operands.Multiply();  // chooses an algorithm
-  Bare bare(&operands);
+  Bare bare(&operands, row.IsEmulated());
   Timer timer(operands.stream());
   const auto call = [&operands] { operands.Multiply(); };
   const auto bare_call = [&bare] { bare.CallBest(); };
-  std::vector<double> ours, best, cold_ours, cold_best;
+  std::vector<double> ours, best, ratio, cold_ratio;
+  bool bare_comes_first = false;
   for (auto _ : state) {
-    ours.push_back(timer.BackToBack(call));
-    cold_ours.push_back(timer.Cold(call));
-    if (!bare.empty()) {
+    double cold_ours = 0;
+    const auto time_ours = [&] {
+      ours.push_back(timer.BackToBack(call));
+      cold_ours = timer.Cold(call);
+    };
+    if (bare.empty()) {
+      time_ours();
+    } else {
+      if (!bare_comes_first) time_ours();
       best.push_back(timer.BackToBack(bare_call));
-      cold_best.push_back(timer.Cold(bare_call));
+      const double cold_best = timer.Cold(bare_call);
+      if (bare_comes_first) time_ours();
+      bare_comes_first = !bare_comes_first;
+      ratio.push_back(best.back() / ours.back());
+      cold_ratio.push_back(cold_best / cold_ours);
     }
     state.SetIterationTime(ours.back());
   }
@@ -454,8 +611,9 @@ void RunRow(benchmark::State& state, const Row& row) {
   if (bare.empty()) return;
   state.counters["bare_first"] = tera / bare.first_seconds();
   state.counters["bare_best"] = tera / Median(best);
-  state.counters["ratio"] = Median(best) / Median(ours);
-  state.counters["cold_ratio"] = Median(cold_best) / Median(cold_ours);
+  state.counters["answers"] = static_cast<double>(bare.answers());
+  state.counters["ratio"] = Median(ratio);
+  state.counters["cold_ratio"] = Median(cold_ratio);
 }
 
 // Seconds of the calling thread per call; few enough calls that the stream's
@@ -474,7 +632,7 @@ double HostTime(cudaStream_t stream, const std::function<void()>& call) {
 void RunHost(benchmark::State& state, const Row& row) {
   Operands operands(row);
   operands.Multiply();
-  Bare bare(&operands);
+  Bare bare(&operands, row.IsEmulated());
   if (bare.empty()) return state.SkipWithError("cuBLASLt has no answer");
   std::vector<double> ours, best;
   for (auto _ : state) {

@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "gemm/capture_mode_cuda.h"
 #include "gemm/matmul_kernels_cuda.h"
+#include "gemm/scaled_kernels_cuda.h"
 
 namespace scalekeeper {
 namespace {
@@ -53,6 +54,44 @@ absl::StatusOr<char*> StreamWorkspace::Staging(size_t bytes) {
   return staging_.empty() ? nullptr : staging_.back().as<char>();
 }
 
+absl::StatusOr<std::unique_ptr<StreamLanes>> StreamLanes::Create(
+    cudaStream_t stream) {
+  std::unique_ptr<StreamLanes> lanes(new StreamLanes(stream));
+  const auto event = []() -> absl::StatusOr<CudaEvent> {
+    cudaEvent_t handle = nullptr;
+    SK_CUDA_RETURN_IF_ERROR(
+        cudaEventCreateWithFlags(&handle, cudaEventDisableTiming));
+    return CudaEvent(handle);
+  };
+  SK_ASSIGN_OR_RETURN(lanes->forked_, event());
+  for (size_t lane = 1; lane < kLanes; ++lane) {
+    Side side;
+    SK_ASSIGN_OR_RETURN(side.stream, CreateCudaStream());
+    SK_ASSIGN_OR_RETURN(side.done, event());
+    lanes->side_.push_back(std::move(side));
+  }
+  return lanes;
+}
+
+absl::Status StreamLanes::Fork(size_t count) {
+  if (count < 2) return absl::OkStatus();
+  SK_CUDA_RETURN_IF_ERROR(cudaEventRecord(forked_.get(), stream_));
+  for (size_t lane = 1; lane < count; ++lane) {
+    SK_CUDA_RETURN_IF_ERROR(
+        cudaStreamWaitEvent(stream(lane), forked_.get(), 0));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StreamLanes::Join(size_t count) {
+  for (size_t lane = 1; lane < count; ++lane) {
+    const CudaEvent& done = side_[lane - 1].done;
+    SK_CUDA_RETURN_IF_ERROR(cudaEventRecord(done.get(), stream(lane)));
+    SK_CUDA_RETURN_IF_ERROR(cudaStreamWaitEvent(stream_, done.get(), 0));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<MatmulContext*> MatmulContext::Get(int device) {
   static auto* const contexts =
       new std::array<std::atomic<MatmulContext*>, kMaxDevices>{};
@@ -83,6 +122,7 @@ absl::StatusOr<std::unique_ptr<MatmulContext>> MatmulContext::Create(
   RelaxedCaptureMode relaxed;
   SK_ASSIGN_OR_RETURN(context->handle_, CreateCublasLtHandle());
   LoadMatmulKernels();
+  LoadScaledKernels();
   cudaDeviceProp properties;
   SK_CUDA_RETURN_IF_ERROR(cudaGetDeviceProperties(&properties, device));
   context->compute_capability_ = properties.major * 10 + properties.minor;
@@ -92,11 +132,25 @@ absl::StatusOr<std::unique_ptr<MatmulContext>> MatmulContext::Create(
   return context;
 }
 
-absl::StatusOr<StreamWorkspace*> MatmulContext::Workspace(cudaStream_t stream) {
+MatmulContext::StreamKey MatmulContext::KeyOf(cudaStream_t stream) {
   StreamKey key(stream, std::thread::id());
   if (stream == cudaStreamPerThread) key.second = std::this_thread::get_id();
+  return key;
+}
+
+absl::StatusOr<StreamLanes*> MatmulContext::Lanes(cudaStream_t stream) {
   std::lock_guard<std::mutex> lock(mutex_);
-  std::unique_ptr<StreamWorkspace>& workspace = workspaces_[key];
+  std::unique_ptr<StreamLanes>& lanes = lanes_[KeyOf(stream)];
+  if (lanes == nullptr) {
+    RelaxedCaptureMode relaxed;
+    SK_ASSIGN_OR_RETURN(lanes, StreamLanes::Create(stream));
+  }
+  return lanes.get();
+}
+
+absl::StatusOr<StreamWorkspace*> MatmulContext::Workspace(cudaStream_t stream) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_ptr<StreamWorkspace>& workspace = workspaces_[KeyOf(stream)];
   if (workspace == nullptr) {
     RelaxedCaptureMode relaxed;
     SK_ASSIGN_OR_RETURN(workspace, StreamWorkspace::Create(allocator_));

@@ -9,7 +9,8 @@
 // never freed: staging that was outgrown stays. So two graphs that were
 // captured on one stream share memory and must not run at the same time; and a
 // stream's work must be done before it is destroyed, since a new stream may get
-// its handle, and with it its workspace.
+// its handle, and with it its workspace. The lanes of grouped products are
+// streams with workspaces of their own.
 #ifndef SCALEKEEPER_GEMM_CUBLASLT_CONTEXT_H_
 #define SCALEKEEPER_GEMM_CUBLASLT_CONTEXT_H_
 
@@ -26,6 +27,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/buffer.h"
+#include "base/cuda/handles_cuda.h"
 #include "cuda_runtime_api.h"
 #include "gemm/cublaslt_handles.h"
 #include "gemm/cublaslt_plan.h"
@@ -49,6 +51,10 @@ class StreamWorkspace {
   uint32_t* amax_word() {
     return reinterpret_cast<uint32_t*>(memory_.as<char>() + kBytes);
   }
+  // alpha and beta of a product that reads them on the device.
+  float* alpha_words() {
+    return reinterpret_cast<float*>(memory_.as<char>() + kBytes + 64);
+  }
   // `bytes` of staging memory, 256-byte aligned; the same until the next call.
   absl::StatusOr<char*> Staging(size_t bytes);
 
@@ -60,6 +66,38 @@ class StreamWorkspace {
   std::mutex mutex_;
   Buffer memory_;
   std::vector<Buffer> staging_;  // the last is the one in use
+};
+
+// Streams beside a caller's stream, for products that may run at once. Made for
+// one stream, so that they may join its capture. Hold `mutex` while enqueuing.
+class StreamLanes {
+ public:
+  static constexpr size_t kLanes = 4;  // the caller's stream is one of them
+
+  // On the current device.
+  static absl::StatusOr<std::unique_ptr<StreamLanes>> Create(
+      cudaStream_t stream);
+
+  std::mutex& mutex() { return mutex_; }
+  // Lanes 1 .. `count` - 1 wait for what is queued on the stream; and the
+  // stream for what they were given. Join also after an error.
+  absl::Status Fork(size_t count);
+  absl::Status Join(size_t count);
+  cudaStream_t stream(size_t lane) const {
+    return lane == 0 ? stream_ : side_[lane - 1].stream.get();
+  }
+
+ private:
+  struct Side {
+    CudaStream stream;
+    CudaEvent done;
+  };
+  explicit StreamLanes(cudaStream_t stream) : stream_(stream) {}
+
+  const cudaStream_t stream_;
+  std::mutex mutex_;
+  CudaEvent forked_;
+  std::vector<Side> side_;
 };
 
 class MatmulContext {
@@ -74,6 +112,7 @@ class MatmulContext {
   int compute_capability() const { return compute_capability_; }
 
   absl::StatusOr<StreamWorkspace*> Workspace(cudaStream_t stream);
+  absl::StatusOr<StreamLanes*> Lanes(cudaStream_t stream);
 
   // `is_new` tells that the call made the plan.
   absl::StatusOr<MatmulPlan*> Plan(const MatmulPlanKey& key, bool* is_new);
@@ -92,6 +131,8 @@ class MatmulContext {
     }
   };
 
+  static StreamKey KeyOf(cudaStream_t stream);
+
   explicit MatmulContext(int device) : device_(device) {}
   static absl::StatusOr<std::unique_ptr<MatmulContext>> Create(int device);
 
@@ -107,6 +148,8 @@ class MatmulContext {
   absl::flat_hash_map<StreamKey, std::unique_ptr<StreamWorkspace>,
                       StreamKeyHash>
       workspaces_;
+  absl::flat_hash_map<StreamKey, std::unique_ptr<StreamLanes>, StreamKeyHash>
+      lanes_;
 };
 
 }  // namespace scalekeeper

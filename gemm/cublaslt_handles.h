@@ -140,6 +140,20 @@ absl::Status SetAttribute(cublasLtMatmulPreference_t preference,
   return absl::OkStatus();
 }
 
+template <typename T>
+absl::Status SetAttribute(cublasLtMatrixLayout_t layout,
+                          cublasLtMatrixLayoutAttribute_t attribute,
+                          const T& value) {
+  if (const cublasStatus_t status = cublasLtMatrixLayoutSetAttribute(
+          layout, attribute, static_cast<const void*>(&value), sizeof(T));
+      status != CUBLAS_STATUS_SUCCESS) {
+    return CublasStatus(
+        status, absl::StrCat("cublasLtMatrixLayoutSetAttribute(attribute ",
+                             static_cast<int>(attribute), ")"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace scalekeeper
 
 #endif  // SCALEKEEPER_GEMM_CUBLASLT_HANDLES_H_

@@ -1,26 +1,22 @@
 // How a Matmul becomes one cublasLtMatmul.
 //
-// cuBLASLt is column-major and takes 8-bit operands only with K running fastest
-// in both (TN). Read column-major, our row-major D is D^T = b^T a^T: its A is
-// our b as N x K, its B is our a as M x K, with K contiguous in both; that is
-// what `Operand` and `Placement` bring about, with a copy into staging memory
-// where the caller's bytes lie otherwise:
-//   codes without a copy in which K runs fastest   transposed
-//   codes with K not a multiple of 16              padded with zeros
-//   a pointer or leading dimension that is not a multiple of 16 bytes, or no
-//   unit stride                                    copied
-// Zeros add nothing to a sum, so none of this changes the result; and since the
-// plan's key is then that of the TN product, the bits are the same too.
+// cuBLASLt is column-major. Read so, our row-major D is D^T = b^T a^T: its A is
+// our b as N x K, its B is our a as M x K, with K contiguous in both; how they
+// are brought there is gemm/cublaslt_operand.h. Whatever is copied or padded,
+// the plan's key is that of the same product, so the bits are the same too.
 //
 // Direct or finished. Where the chip takes type, bias, activation and layout of
 // `out`, the product goes straight into it. Else (also when the heuristic has
 // no answer for it) it goes into float32 staging memory, and a kernel adds bias
-// and accumulator, activates, rounds once and stores.
+// and accumulator, activates, rounds once and stores. What the chip does not
+// multiply is emulated, if that is asked for (gemm/cublaslt_emulation.h).
 #include "gemm/cublaslt_matmul.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,133 +24,28 @@
 #include "base/cuda/device_guard_cuda.h"
 #include "base/cuda/handles_cuda.h"
 #include "base/cuda/status_cuda.h"
-#include "base/device_memory.h"
-#include "base/fp8_capability.h"
 #include "base/status_macros.h"
-#include "gemm/capture_mode_cuda.h"
+#include "gemm/cublaslt_call.h"
 #include "gemm/cublaslt_context.h"
+#include "gemm/cublaslt_emulation.h"
+#include "gemm/cublaslt_operand.h"
 #include "gemm/cublaslt_plan.h"
 #include "gemm/cublaslt_types.h"
 #include "gemm/matmul_kernels_cuda.h"
 #include "gemm/plan_file.h"
+#include "gemm/scaled_kernels_cuda.h"
 
 namespace scalekeeper::internal {
 namespace {
 
-constexpr int64_t kAlignment = 16;  // bytes
 // Multiples that 8-bit products want of K; of N for a high-precision D and for
-// an 8-bit one; and what N is padded to, which suits every D.
+// an 8-bit one; of M where b's scales (cuBLASLt's B) are blocks of rows; and
+// what N and such an M are padded to, which suits every D.
 constexpr int64_t kCodesDepth = 16;
 constexpr int64_t kCodesCols = 8;
 constexpr int64_t kCodesColsOfCodes = 16;
-constexpr int64_t kCodesColsPadded = 16;
-
-int64_t RoundUp(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-bool IsAligned(const void* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer) % kAlignment == 0;
-}
-
-bool IsCodes(const MatmulInput& input) {
-  return input.values.dtype == DType::kUint8;
-}
-
-// Hands out parts of the staging memory.
-class StagingLayout {
- public:
-  size_t Add(int64_t bytes) {
-    const size_t offset = bytes_;
-    bytes_ += static_cast<size_t>(
-        RoundUp(bytes, static_cast<int64_t>(Allocator::kAlignment)));
-    return offset;
-  }
-  size_t bytes() const { return bytes_; }
-
- private:
-  size_t bytes_ = 0;
-};
-
-// An operand as a strided outer x K matrix: outer is M for a, N for b.
-struct Operand {
-  ConstTensorView values;
-  cudaDataType_t type = CUDA_R_32F;
-  bool is_codes = false;
-  const float* scale_inv = nullptr;
-};
-
-Operand OperandOf(const MatmulInput& input, const ConstTensorView& values) {
-  Operand operand;
-  operand.values = values;
-  operand.is_codes = IsCodes(input);
-  operand.type =
-      operand.is_codes ? CudaType(input.format) : CudaType(values.dtype);
-  operand.scale_inv = input.scale_inv;
-  return operand;
-}
-
-// Where an operand lies for the call.
-struct Placement {
-  bool is_staged = false;
-  size_t offset = 0;          // in the staging memory
-  bool depth_fastest = true;  // K is contiguous; else the other dimension
-  int64_t ld = 0;
-  int64_t outer = 0, depth = 0;  // padded
-};
-
-// True when a column of `length` elements, `stride` apart, `count` of them
-// `ld` apart, is what cuBLASLt takes; sets *ld.
-bool IsTaken(int64_t length, int64_t stride, int64_t count, int64_t distance,
-             int64_t element_bytes, int64_t* ld) {
-  *ld = count <= 1 ? RoundUp(length, kAlignment / element_bytes) : distance;
-  return (stride == 1 || length <= 1) && *ld >= length &&
-         *ld * element_bytes % kAlignment == 0;
-}
-
-Placement Place(const Operand& operand, int64_t outer, int64_t depth,
-                StagingLayout* staging) {
-  const ConstTensorView& v = operand.values;
-  const int64_t element_bytes = BytesOf(operand.type);
-  Placement place;
-  place.outer = outer;
-  place.depth = depth;
-  if (outer == v.rows && depth == v.cols && IsAligned(v.data)) {
-    place.depth_fastest = true;
-    if (IsTaken(v.cols, v.col_stride, v.rows, v.row_stride, element_bytes,
-                &place.ld)) {
-      return place;
-    }
-    place.depth_fastest = false;
-    if (!operand.is_codes && IsTaken(v.rows, v.row_stride, v.cols, v.col_stride,
-                                     element_bytes, &place.ld)) {
-      return place;
-    }
-  }
-  place.is_staged = true;
-  place.depth_fastest = true;
-  place.ld = RoundUp(depth, kAlignment / element_bytes);
-  place.offset = staging->Add(outer * place.ld * element_bytes);
-  return place;
-}
-
-absl::StatusOr<const void*> Bring(const Operand& operand,
-                                  const Placement& place, char* staging,
-                                  cudaStream_t stream) {
-  if (!place.is_staged) return operand.values.data;
-  PackArguments pack;
-  pack.source = operand.values.data;
-  pack.destination = staging + place.offset;
-  pack.element_bytes = BytesOf(operand.type);
-  pack.rows = operand.values.rows;
-  pack.cols = operand.values.cols;
-  pack.row_stride = operand.values.row_stride;
-  pack.col_stride = operand.values.col_stride;
-  pack.padded_rows = place.outer;
-  pack.padded_cols = place.ld;
-  SK_RETURN_IF_ERROR(PackOnDevice(pack, stream));
-  return pack.destination;
-}
+constexpr int64_t kBlockedRows = 16;
+constexpr int64_t kCodesPadded = 16;
 
 int64_t EpilogueOf(bool has_bias, Activation activation) {
   switch (activation) {
@@ -170,12 +61,12 @@ int64_t EpilogueOf(bool has_bias, Activation activation) {
 
 // The types of `out` that a product of `type` operands can be stored in.
 bool IsNativeOut(const Operand& a, DType out) {
-  return a.is_codes || out == DType::kF32 || out == a.values.dtype;
+  return a.is_codes() || out == DType::kF32 || out == a.values().dtype;
 }
 
 // The type of bias that such a product's epilogue adds.
 bool IsNativeBias(const MatmulProblem& p, const Operand& a) {
-  if (!a.is_codes) return p.bias->dtype == p.out.dtype;
+  if (!a.is_codes()) return p.bias->dtype == p.out.dtype;
   return p.bias->dtype ==
          (p.out.dtype == DType::kF16 ? DType::kF16 : DType::kBF16);
 }
@@ -203,22 +94,9 @@ absl::Status FinishCodes(const MatmulProblem& p, const uint32_t* observed,
 // All that is done per element, for float32 sums (null: zeros).
 absl::Status Finish(const MatmulProblem& p, const float* sums,
                     int64_t sums_row_stride, cudaStream_t stream) {
-  FinishArguments finish;
+  FinishArguments finish = FinishingOf(p);
   finish.sums = sums;
   finish.sums_row_stride = sums_row_stride;
-  finish.out = p.out;
-  if (p.codes) {
-    finish.is_quantized = true;
-    finish.quantized.codes = static_cast<uint8_t*>(p.out.data);
-    finish.quantized.format = p.codes->format;
-    finish.quantized.slot = p.codes->slot;
-  }
-  if (p.bias) {
-    finish.has_bias = true;
-    finish.bias = *p.bias;
-  }
-  finish.activation = p.activation;
-  finish.accumulate = p.accumulate;
   SK_RETURN_IF_ERROR(FinishOnDevice(finish, stream));
   return p.codes ? FinishCodes(p, nullptr, stream) : absl::OkStatus();
 }
@@ -226,68 +104,91 @@ absl::Status Finish(const MatmulProblem& p, const float* sums,
 // One call: the checked problem, where it runs, and what memory it has.
 class Call {
  public:
-  Call(const MatmulProblem& problem, const MatmulContext& context,
+  Call(const MatmulProblem& problem, MatmulContext* context,
        StreamWorkspace* workspace, cudaStream_t stream)
       : p_(problem),
-        a_(OperandOf(problem.a, problem.a.values)),
-        b_(OperandOf(problem.b,
-                     ConstTensorView(problem.b.values.Transposed()))),
-        workspace_(workspace) {
-    site_.handle = context.handle();
-    site_.device = context.device();
-    site_.workspace = workspace->data();
-    site_.workspace_bytes = StreamWorkspace::kBytes;
-    site_.stream = stream;
-  }
+        a_(OperandOf(problem.a)),
+        b_(OperandOf(problem.b.Transposed())),
+        modes_(ChooseScaleModes(a_, b_, context->compute_capability())),
+        context_(context),
+        workspace_(workspace),
+        site_(SiteOf(*context, workspace, stream)) {}
 
+  // Whether the chip multiplies such operands.
+  bool IsNative() const { return modes_.has_value(); }
+  // The rest is for native ones.
   bool CanBeDirect() const;
   // False when cuBLASLt takes no such product; nothing is enqueued into `out`.
-  absl::StatusOr<bool> RunDirect(MatmulContext* context);
-  absl::StatusOr<bool> RunFinished(MatmulContext* context);
+  absl::StatusOr<bool> RunDirect();
+  absl::StatusOr<bool> RunFinished();
 
  private:
-  // What the two kinds share: the product into `d` of type `d_type`.
+  // The product into `d` of type `d_type`, rows x cols after padding, and where
+  // its operands lie.
   struct Product {
     cudaDataType_t d_type = CUDA_R_32F;
-    int64_t cols = 0;  // N, padded
+    int64_t rows = 0, cols = 0;
     int64_t ldd = 0;
+    Placement a, b;
+    PlacedScales a_scales, b_scales;
   };
-  MatmulPlanKey KeyOf(const Product& product, const Placement& a,
-                      const Placement& b) const;
-  absl::Status CheckMemory() const;
+  void PlaceOperands(Product* product, StagingLayout* layout) const;
+  MatmulPlanKey KeyOf(const Product& product) const;
+  absl::StatusOr<bool> Run(MatmulPlan* plan, const MatmulPlanKey& key,
+                           const Product& product, char* staging,
+                           MatmulPointers pointers) const;
   int64_t Depth() const {
-    return a_.is_codes ? RoundUp(a_.values.cols, kCodesDepth) : a_.values.cols;
+    return a_.is_codes() ? RoundUp(a_.values().cols, kCodesDepth)
+                         : a_.values().cols;
   }
-  absl::StatusOr<bool> Run(MatmulPlan* plan, const Placement& a,
-                           const Placement& b, char* staging,
-                           MatmulPointers pointers);
+  bool HasDeviceAlpha() const {
+    return modes_->a == CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3;
+  }
 
   const MatmulProblem& p_;
   const Operand a_;
   const Operand b_;
+  const std::optional<ScaleModes> modes_;
+  MatmulContext* const context_;
   StreamWorkspace* const workspace_;
-  MatmulSite site_;
+  const MatmulSite site_;
 };
 
 bool Call::CanBeDirect() const {
   const TensorView& out = p_.out;
   if (p_.bias && !IsNativeBias(p_, a_)) return false;
+  if (IsBlocked(modes_->a) && out.rows % kBlockedRows != 0) return false;
+  // 1x128 x 1x128 rounds to D's type before it adds C.
+  if (p_.accumulate && out.dtype != DType::kF32 &&
+      modes_->a == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F &&
+      modes_->b == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F) {
+    return false;
+  }
   if (p_.codes) {
-    return a_.is_codes && IsAligned(out.data) &&
+    return a_.is_codes() && IsAligned(out.data) &&
+           modes_->a == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F &&
            out.cols % kCodesColsOfCodes == 0;
   }
   int64_t ld = 0;
   return IsNativeOut(a_, out.dtype) && IsAligned(out.data) &&
          IsTaken(out.cols, out.col_stride, out.rows, out.row_stride,
                  BytesOf(CudaType(out.dtype)), &ld) &&
-         (!a_.is_codes || out.cols % kCodesCols == 0);
+         (!a_.is_codes() || out.cols % kCodesCols == 0);
 }
 
-MatmulPlanKey Call::KeyOf(const Product& product, const Placement& a,
-                          const Placement& b) const {
+void Call::PlaceOperands(Product* product, StagingLayout* layout) const {
+  product->a = Place(a_, product->rows, Depth(), layout);
+  product->b = Place(b_, product->cols, Depth(), layout);
+  product->a_scales = PlaceScales(a_, modes_->a, product->a, layout);
+  product->b_scales = PlaceScales(b_, modes_->b, product->b, layout);
+}
+
+MatmulPlanKey Call::KeyOf(const Product& product) const {
+  const Placement& a = product.a;
+  const Placement& b = product.b;
   MatmulPlanKey key;
   key.m = product.cols;
-  key.n = p_.out.rows;
+  key.n = product.rows;
   key.k = a.depth;
   key.lda = b.ld;
   key.ldb = a.ld;
@@ -301,50 +202,53 @@ MatmulPlanKey Call::KeyOf(const Product& product, const Placement& a,
   key.compute =
       a_.type == CUDA_R_32F ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   key.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  if (a_.is_codes) {
+  if (a_.is_codes()) {
     key.flags |= MatmulPlanKey::kScaled;
-    if (p_.fast_accum) key.flags |= MatmulPlanKey::kFastAccum;
+    key.a_scale_mode = modes_->b;
+    key.b_scale_mode = modes_->a;
+    if (p_.fast_accum && !IsBlocked(modes_->a) && !IsBlocked(modes_->b)) {
+      key.flags |= MatmulPlanKey::kFastAccum;
+    }
+    if (HasDeviceAlpha()) key.flags |= MatmulPlanKey::kDeviceAlpha;
   }
   if (p_.deterministic) key.flags |= MatmulPlanKey::kDeterministic;
   return key;
 }
 
-// Views say which device they are on; whether that is true is asked once, when
-// a plan is made, since asking costs as much as the rest of a call.
-absl::Status Call::CheckMemory() const {
-  RelaxedCaptureMode relaxed;
-  const auto check = [this](absl::string_view what, const void* data) {
-    return scalekeeper::CheckMemory(p_.out.device, data,
-                                    absl::StrCat(Name(p_), ": ", what));
-  };
-  SK_RETURN_IF_ERROR(check("a", a_.values.data));
-  SK_RETURN_IF_ERROR(check("b", b_.values.data));
-  SK_RETURN_IF_ERROR(check("out", p_.out.data));
-  return p_.bias ? check("bias", p_.bias->data) : absl::OkStatus();
+absl::StatusOr<bool> Call::Run(MatmulPlan* plan, const MatmulPlanKey& key,
+                               const Product& product, char* staging,
+                               MatmulPointers pointers) const {
+  const cudaStream_t stream = site_.stream;
+  SK_ASSIGN_OR_RETURN(pointers.a, Bring(b_, product.b, staging, stream));
+  SK_ASSIGN_OR_RETURN(pointers.b, Bring(a_, product.a, staging, stream));
+  SK_ASSIGN_OR_RETURN(
+      pointers.a_scale,
+      BringScales(b_, product.b_scales, product.b, staging, stream));
+  SK_ASSIGN_OR_RETURN(
+      pointers.b_scale,
+      BringScales(a_, product.a_scales, product.a, staging, stream));
+  if (HasDeviceAlpha()) {
+    float* words = workspace_->alpha_words();
+    SK_RETURN_IF_ERROR(MakeAlphaOnDevice(
+        a_.input.grid.scales.tensor_scale_inv,
+        b_.input.grid.scales.tensor_scale_inv,
+        key.has(MatmulPlanKey::kAccumulate) ? 1.0f : 0.0f, words, stream));
+    pointers.alpha_beta = words;
+  }
+  return plan->Run(pointers, MatmulExtents::Of(key), site_);
 }
 
-absl::StatusOr<bool> Call::Run(MatmulPlan* plan, const Placement& a,
-                               const Placement& b, char* staging,
-                               MatmulPointers pointers) {
-  SK_ASSIGN_OR_RETURN(pointers.a, Bring(b_, b, staging, site_.stream));
-  SK_ASSIGN_OR_RETURN(pointers.b, Bring(a_, a, staging, site_.stream));
-  pointers.a_scale = b_.scale_inv;
-  pointers.b_scale = a_.scale_inv;
-  return plan->Run(pointers, site_);
-}
-
-absl::StatusOr<bool> Call::RunDirect(MatmulContext* context) {
+absl::StatusOr<bool> Call::RunDirect() {
   StagingLayout layout;
-  const Placement a = Place(a_, a_.values.rows, Depth(), &layout);
-  const Placement b = Place(b_, b_.values.rows, Depth(), &layout);
-
   Product product;
+  product.rows = p_.out.rows;
   product.cols = p_.out.cols;
   product.d_type =
       p_.codes ? CudaType(p_.codes->format) : CudaType(p_.out.dtype);
   (void)IsTaken(p_.out.cols, p_.out.col_stride, p_.out.rows, p_.out.row_stride,
                 BytesOf(product.d_type), &product.ldd);
-  MatmulPlanKey key = KeyOf(product, a, b);
+  PlaceOperands(&product, &layout);
+  MatmulPlanKey key = KeyOf(product);
   key.epilogue = EpilogueOf(p_.bias.has_value(), p_.activation);
   if (p_.accumulate) key.flags |= MatmulPlanKey::kAccumulate;
   if (p_.codes) {
@@ -354,16 +258,14 @@ absl::StatusOr<bool> Call::RunDirect(MatmulContext* context) {
   Operand bias;
   Placement bias_place;
   if (p_.bias) {
-    bias.values = *p_.bias;
+    bias.input.values = *p_.bias;
     bias.type = CudaType(p_.bias->dtype);
     key.bias_type = bias.type;
     bias_place = Place(bias, 1, p_.out.cols, &layout);
   }
 
-  bool is_new = false;
-  SK_ASSIGN_OR_RETURN(MatmulPlan * plan, context->Plan(key, &is_new));
-  if (is_new) SK_RETURN_IF_ERROR(CheckMemory());
-  if (plan->refused()) return false;
+  SK_ASSIGN_OR_RETURN(MatmulPlan * plan, PlanFor(p_, context_, key));
+  if (plan == nullptr) return false;
   SK_ASSIGN_OR_RETURN(char* staging, workspace_->Staging(layout.bytes()));
   MatmulPointers pointers;
   pointers.d = p_.out.data;
@@ -375,63 +277,84 @@ absl::StatusOr<bool> Call::RunDirect(MatmulContext* context) {
     pointers.d_scale = p_.codes->slot.scale;
     pointers.amax_d = workspace_->amax_word();
   }
-  SK_ASSIGN_OR_RETURN(const bool taken, Run(plan, a, b, staging, pointers));
+  SK_ASSIGN_OR_RETURN(const bool taken,
+                      Run(plan, key, product, staging, pointers));
   if (!taken || !p_.codes) return taken;
   SK_RETURN_IF_ERROR(FinishCodes(p_, workspace_->amax_word(), site_.stream));
   return true;
 }
 
-absl::StatusOr<bool> Call::RunFinished(MatmulContext* context) {
+absl::StatusOr<bool> Call::RunFinished() {
   StagingLayout layout;
   Product product;
+  product.rows =
+      IsBlocked(modes_->a) ? RoundUp(p_.out.rows, kCodesPadded) : p_.out.rows;
   product.cols =
-      a_.is_codes ? RoundUp(p_.out.cols, kCodesColsPadded) : p_.out.cols;
-  product.ldd = RoundUp(product.cols, kAlignment / BytesOf(product.d_type));
-  const Placement a = Place(a_, a_.values.rows, Depth(), &layout);
-  const Placement b = Place(b_, product.cols, Depth(), &layout);
+      a_.is_codes() ? RoundUp(p_.out.cols, kCodesPadded) : p_.out.cols;
+  product.ldd = RoundUp(product.cols, 16 / BytesOf(product.d_type));
+  PlaceOperands(&product, &layout);
   const size_t sums_offset =
-      layout.Add(p_.out.rows * product.ldd * BytesOf(product.d_type));
+      layout.Add(product.rows * product.ldd * BytesOf(product.d_type));
 
-  bool is_new = false;
-  SK_ASSIGN_OR_RETURN(MatmulPlan * plan,
-                      context->Plan(KeyOf(product, a, b), &is_new));
-  if (is_new) SK_RETURN_IF_ERROR(CheckMemory());
-  if (plan->refused()) return false;
+  const MatmulPlanKey key = KeyOf(product);
+  SK_ASSIGN_OR_RETURN(MatmulPlan * plan, PlanFor(p_, context_, key));
+  if (plan == nullptr) return false;
   SK_ASSIGN_OR_RETURN(char* staging, workspace_->Staging(layout.bytes()));
   MatmulPointers pointers;
   pointers.d = staging + sums_offset;
-  SK_ASSIGN_OR_RETURN(const bool taken, Run(plan, a, b, staging, pointers));
+  SK_ASSIGN_OR_RETURN(const bool taken,
+                      Run(plan, key, product, staging, pointers));
   if (!taken) return false;
   SK_RETURN_IF_ERROR(Finish(p_, static_cast<const float*>(pointers.d),
                             product.ldd, site_.stream));
   return true;
 }
 
-absl::string_view TypeName(const MatmulInput& input) {
-  if (!IsCodes(input)) return Name(input.values.dtype);
-  return input.format == Format::kE4M3 ? "E4M3" : "E5M2";
+absl::Status NotNative(const MatmulProblem& p, const MatmulContext& context) {
+  const int capability = context.compute_capability();
+  return absl::FailedPreconditionError(absl::StrCat(
+      Name(p), ": ", context.chip().name, " (compute capability ",
+      capability / 10, ".", capability % 10, ", cuBLASLt ",
+      context.chip().cublaslt_version, ") multiplies no ", TypeName(p.a), " x ",
+      TypeName(p.b),
+      "; with emulate (MatmulOptions, or a recipe's matmul { ... { emulate: "
+      "true } }) it is computed in bfloat16"));
 }
 
-absl::Status CheckOperands(const MatmulProblem& p, int compute_capability) {
-  const auto pair = [&p] {
-    return absl::StrCat(Name(p), ": got ", TypeName(p.a), " x ", TypeName(p.b));
-  };
-  if (IsCodes(p.a) != IsCodes(p.b)) {
-    return absl::UnimplementedError(absl::StrCat(
-        pair(),
-        ", on CUDA want both operands quantized, or both in high precision"));
+// Enqueues one product on a stream of the current device.
+absl::Status Multiply(const MatmulProblem& p, MatmulContext* context,
+                      cudaStream_t stream) {
+  if (p.out.empty()) {
+    return p.codes ? FinishCodes(p, nullptr, stream) : absl::OkStatus();
   }
-  if (!IsCodes(p.a)) {
-    if (p.a.values.dtype == p.b.values.dtype) return absl::OkStatus();
-    return absl::UnimplementedError(
-        absl::StrCat(pair(), ", on CUDA want operands of one dtype"));
+  if (p.a.values.cols == 0) return Finish(p, nullptr, 0, stream);
+  SK_ASSIGN_OR_RETURN(StreamWorkspace * workspace, context->Workspace(stream));
+  std::lock_guard<std::mutex> lock(workspace->mutex());
+  Call call(p, context, workspace, stream);
+  if (call.IsNative()) {
+    if (call.CanBeDirect()) {
+      SK_ASSIGN_OR_RETURN(const bool taken, call.RunDirect());
+      if (taken) return absl::OkStatus();
+    }
+    SK_ASSIGN_OR_RETURN(const bool taken, call.RunFinished());
+    if (taken) return absl::OkStatus();
   }
-  const absl::Status fp8 = CheckHasFp8(p.out.device, compute_capability);
-  if (!fp8.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(pair(), ": ", fp8.message()));
+  if (!p.emulate) return NotNative(p, *context);
+  SK_RETURN_IF_ERROR(MultiplyEmulated(
+      p, context, SiteOf(*context, workspace, stream), workspace));
+  return p.codes ? FinishCodes(p, nullptr, stream) : absl::OkStatus();
+}
+
+// An error before anything is enqueued where one of several would fail.
+absl::Status CheckNative(const MatmulProblem& p, const MatmulContext& context) {
+  if (p.emulate || p.out.empty() || p.a.values.cols == 0) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  const bool is_native =
+      ChooseScaleModes(OperandOf(p.a), OperandOf(p.b.Transposed()),
+                       context.compute_capability())
+          .has_value();
+  return is_native ? absl::OkStatus() : NotNative(p, context);
 }
 
 }  // namespace
@@ -439,29 +362,30 @@ absl::Status CheckOperands(const MatmulProblem& p, int compute_capability) {
 absl::Status MatmulCuda(const MatmulProblem& p, Stream stream) {
   const int device = p.out.device.index;
   SK_ASSIGN_OR_RETURN(MatmulContext * context, MatmulContext::Get(device));
-  SK_RETURN_IF_ERROR(CheckOperands(p, context->compute_capability()));
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
-  const cudaStream_t cuda_stream = AsCudaStream(stream);
-  if (p.out.empty()) {
-    return p.codes ? FinishCodes(p, nullptr, cuda_stream) : absl::OkStatus();
+  return Multiply(p, context, AsCudaStream(stream));
+}
+
+absl::Status MatmulGroupCuda(const std::vector<MatmulProblem>& problems,
+                             Stream stream) {
+  if (problems.empty()) return absl::OkStatus();
+  const int device = problems[0].out.device.index;
+  SK_ASSIGN_OR_RETURN(MatmulContext * context, MatmulContext::Get(device));
+  SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
+  for (const MatmulProblem& p : problems) {
+    SK_RETURN_IF_ERROR(CheckNative(p, *context));
   }
-  if (p.a.values.cols == 0) {
-    return Finish(p, nullptr, 0, cuda_stream);
+  SK_ASSIGN_OR_RETURN(StreamLanes * lanes,
+                      context->Lanes(AsCudaStream(stream)));
+  std::lock_guard<std::mutex> lock(lanes->mutex());
+  const size_t count = std::min(StreamLanes::kLanes, problems.size());
+  SK_RETURN_IF_ERROR(lanes->Fork(count));
+  absl::Status status;
+  for (size_t i = 0; i < problems.size() && status.ok(); ++i) {
+    status = Multiply(problems[i], context, lanes->stream(i % count));
   }
-  SK_ASSIGN_OR_RETURN(StreamWorkspace * workspace,
-                      context->Workspace(cuda_stream));
-  std::lock_guard<std::mutex> lock(workspace->mutex());
-  Call call(p, *context, workspace, cuda_stream);
-  if (call.CanBeDirect()) {
-    SK_ASSIGN_OR_RETURN(const bool taken, call.RunDirect(context));
-    if (taken) return absl::OkStatus();
-  }
-  SK_ASSIGN_OR_RETURN(const bool taken, call.RunFinished(context));
-  if (taken) return absl::OkStatus();
-  return absl::UnimplementedError(
-      absl::StrCat(Name(p), ": cuBLASLt ", context->chip().cublaslt_version,
-                   " multiplies no ", TypeName(p.a), " x ", TypeName(p.b),
-                   " on ", context->chip().name));
+  status.Update(lanes->Join(count));
+  return status;
 }
 
 absl::Status SaveMatmulPlansCuda(int device, const std::string& path) {

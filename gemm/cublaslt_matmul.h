@@ -4,6 +4,7 @@
 #define SCALEKEEPER_GEMM_CUBLASLT_MATMUL_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/device.h"
@@ -13,6 +14,11 @@ namespace scalekeeper::internal {
 
 // `problem` has been checked; all of it is on one CUDA device.
 absl::Status MatmulCuda(const MatmulProblem& problem, Stream stream);
+
+// The same for several, of one device, that may run at once: on streams of the
+// library's own, forked from `stream` and joined to it.
+absl::Status MatmulGroupCuda(const std::vector<MatmulProblem>& problems,
+                             Stream stream);
 
 absl::Status SaveMatmulPlansCuda(int device, const std::string& path);
 absl::Status LoadMatmulPlansCuda(int device, const std::string& path);

@@ -63,6 +63,17 @@ absl::Status MatmulPlan::Initialize() {
     SK_RETURN_IF_ERROR(
         SetAttribute(desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1}));
   }
+  if (key_.has(MatmulPlanKey::kScaled)) {
+    SK_RETURN_IF_ERROR(SetAttribute(desc, CUBLASLT_MATMUL_DESC_A_SCALE_MODE,
+                                    static_cast<int32_t>(key_.a_scale_mode)));
+    SK_RETURN_IF_ERROR(SetAttribute(desc, CUBLASLT_MATMUL_DESC_B_SCALE_MODE,
+                                    static_cast<int32_t>(key_.b_scale_mode)));
+  }
+  if (key_.has(MatmulPlanKey::kDeviceAlpha)) {
+    SK_RETURN_IF_ERROR(
+        SetAttribute(desc, CUBLASLT_MATMUL_DESC_POINTER_MODE,
+                     static_cast<int32_t>(CUBLASLT_POINTER_MODE_DEVICE)));
+  }
   if (key_.bias_type != MatmulPlanKey::kNoBias) {
     SK_RETURN_IF_ERROR(SetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
                                     static_cast<int32_t>(key_.bias_type)));
@@ -104,15 +115,42 @@ absl::Status MatmulPlan::SetPointers(const MatmulPointers& p) {
   return absl::OkStatus();
 }
 
+absl::Status MatmulPlan::SetExtents(const MatmulExtents& e) {
+  if (e == extents_) return absl::OkStatus();
+  const auto set = [](const CublasLtMatrixLayout& layout, int64_t rows,
+                      int64_t cols, int64_t ld) -> absl::Status {
+    SK_RETURN_IF_ERROR(SetAttribute(layout.get(), CUBLASLT_MATRIX_LAYOUT_ROWS,
+                                    static_cast<uint64_t>(rows)));
+    SK_RETURN_IF_ERROR(SetAttribute(layout.get(), CUBLASLT_MATRIX_LAYOUT_COLS,
+                                    static_cast<uint64_t>(cols)));
+    return SetAttribute(layout.get(), CUBLASLT_MATRIX_LAYOUT_LD, ld);
+  };
+  const bool a_is_transposed = key_.op_a == CUBLAS_OP_T;
+  const bool b_is_transposed = key_.op_b == CUBLAS_OP_T;
+  SK_RETURN_IF_ERROR(
+      set(a_, a_is_transposed ? e.k : e.m, a_is_transposed ? e.m : e.k, e.lda));
+  SK_RETURN_IF_ERROR(
+      set(b_, b_is_transposed ? e.n : e.k, b_is_transposed ? e.k : e.n, e.ldb));
+  SK_RETURN_IF_ERROR(set(c_, e.m, e.n, e.ldd));
+  SK_RETURN_IF_ERROR(set(d_, e.m, e.n, e.ldd));
+  extents_ = e;
+  return absl::OkStatus();
+}
+
 cublasStatus_t MatmulPlan::Enqueue(const cublasLtMatmulAlgo_t& algorithm,
                                    const MatmulPointers& p,
                                    const MatmulSite& site) const {
-  const float alpha = 1.0f;
-  const float beta = key_.has(MatmulPlanKey::kAccumulate) ? 1.0f : 0.0f;
+  const float one = 1.0f;
+  const float zero = 0.0f;
+  const bool on_device = key_.has(MatmulPlanKey::kDeviceAlpha);
+  const float* alpha = on_device ? p.alpha_beta : &one;
+  const float* beta = on_device                              ? p.alpha_beta + 1
+                      : key_.has(MatmulPlanKey::kAccumulate) ? &one
+                                                             : &zero;
   // An 8-bit D has a C of another type, which beta = 0 never reads.
   const void* c = key_.c_type == key_.d_type ? p.d : nullptr;
-  return cublasLtMatmul(site.handle, desc_.get(), &alpha, p.a, a_.get(), p.b,
-                        b_.get(), &beta, c, c_.get(), p.d, d_.get(), &algorithm,
+  return cublasLtMatmul(site.handle, desc_.get(), alpha, p.a, a_.get(), p.b,
+                        b_.get(), beta, c, c_.get(), p.d, d_.get(), &algorithm,
                         site.workspace, site.workspace_bytes, site.stream);
 }
 
@@ -137,7 +175,7 @@ absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> MatmulPlan::HeuristicAnswers(
   MatmulPointers example;
   const void* const aligned = AlignedExample();
   if (key_.has(MatmulPlanKey::kScaled)) {
-    example.a_scale = example.b_scale = static_cast<const float*>(aligned);
+    example.a_scale = example.b_scale = aligned;
   }
   if (key_.has(MatmulPlanKey::kQuantizedOut)) {
     example.d_scale = static_cast<const float*>(aligned);
@@ -223,6 +261,15 @@ absl::Status MatmulPlan::Choose(const MatmulSite& site) {
 
 absl::StatusOr<bool> MatmulPlan::EnqueueFirst(const MatmulPointers& pointers,
                                               const MatmulSite& site) {
+  if (key_.has(MatmulPlanKey::kVarying)) {
+    // What is refused now may suit other extents.
+    for (const cublasLtMatmulAlgo_t& candidate : candidates_) {
+      const cublasStatus_t status = Enqueue(candidate, pointers, site);
+      if (status == CUBLAS_STATUS_SUCCESS) return true;
+      if (!IsRefusal(status)) return CublasStatus(status, "cublasLtMatmul");
+    }
+    return false;
+  }
   while (!candidates_.empty()) {
     const cublasStatus_t status = Enqueue(candidates_.front(), pointers, site);
     if (status == CUBLAS_STATUS_SUCCESS) return true;
@@ -234,14 +281,17 @@ absl::StatusOr<bool> MatmulPlan::EnqueueFirst(const MatmulPointers& pointers,
 }
 
 absl::StatusOr<bool> MatmulPlan::Run(const MatmulPointers& pointers,
+                                     const MatmulExtents& extents,
                                      const MatmulSite& site) {
   std::lock_guard<std::mutex> lock(mutex_);
   std::optional<RelaxedCaptureMode> relaxed;
   if (state_ != State::kFinal) relaxed.emplace();  // also loads a kernel
   if (state_ == State::kNew ||
       (state_ == State::kUntimed && !IsCapturing(site.stream))) {
+    SK_RETURN_IF_ERROR(SetExtents(MatmulExtents::Of(key_)));
     SK_RETURN_IF_ERROR(Choose(site));
   }
+  SK_RETURN_IF_ERROR(SetExtents(extents));
   SK_RETURN_IF_ERROR(SetPointers(pointers));
   return EnqueueFirst(pointers, site);
 }

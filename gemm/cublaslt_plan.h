@@ -2,8 +2,9 @@
 // may serve it, the fastest first.
 //
 // Algorithms. The first Run asks the heuristic for up to 16 answers and times
-// them: random operands in memory of its own, cold L2 cache, rounds over all of
-// them so that a changing clock hits all alike, the median decides. That first
+// them: random operands in memory of its own, L2 cache cold and warm, rounds
+// over all of them so that a changing clock hits all alike, medians decide
+// (gemm/cublaslt_timing.h). That first
 // Run allocates and waits for the stream; where the memory is not there, the
 // heuristic's order stands. A plan that is first run while its stream is
 // captured takes that order too, and is timed by its first Run outside a
@@ -15,6 +16,10 @@
 // float32 D, and if not deterministic, in any way that cuBLASLt knows.
 //
 // After that a Run sets the pointers that changed and calls cublasLtMatmul.
+//
+// Varying plans serve calls whose rows or depth differ from step to step (the
+// tokens of an expert): the key holds an upper bound, algorithms are chosen for
+// it, and each Run says its extents.
 //
 // Threads: any; a mutex per plan covers its descriptor during the call. The
 // bare calls (SetPointers, Enqueue, HeuristicAnswers) do not lock: they are for
@@ -40,16 +45,31 @@
 namespace scalekeeper {
 
 // Pointers of one call, on the device, in cuBLASLt's terms (plan key). 16-byte
-// aligned, except the scales and amax_d.
+// aligned, except d_scale and amax_d.
 struct MatmulPointers {
   const void* a = nullptr;
   const void* b = nullptr;
   void* d = nullptr;  // is also C when accumulating
   const void* bias = nullptr;
-  const float* a_scale = nullptr;
-  const float* b_scale = nullptr;
+  const void* a_scale = nullptr;  // what the key's mode says
+  const void* b_scale = nullptr;
   const float* d_scale = nullptr;
-  uint32_t* amax_d = nullptr;  // is set, not accumulated
+  uint32_t* amax_d = nullptr;         // is set, not accumulated
+  const float* alpha_beta = nullptr;  // two words, with kDeviceAlpha
+};
+
+// The extents of one call: those of the key, or with kVarying smaller ones.
+struct MatmulExtents {
+  int64_t m = 0, n = 0, k = 0;
+  int64_t lda = 0, ldb = 0, ldd = 0;
+
+  static MatmulExtents Of(const MatmulPlanKey& key) {
+    return {key.m, key.n, key.k, key.lda, key.ldb, key.ldd};
+  }
+  friend bool operator==(const MatmulExtents& a, const MatmulExtents& b) {
+    return a.m == b.m && a.n == b.n && a.k == b.k && a.lda == b.lda &&
+           a.ldb == b.ldb && a.ldd == b.ldd;
+  }
 };
 
 // Where a plan runs: all borrowed.
@@ -67,8 +87,10 @@ class MatmulPlan {
       const MatmulPlanKey& key);
 
   // Enqueues the product; false when cuBLASLt takes no such combination on this
-  // chip (nothing is enqueued then, now and in every later call).
+  // chip (nothing is enqueued then, now and in every later call; of a varying
+  // plan, in calls with these extents).
   absl::StatusOr<bool> Run(const MatmulPointers& pointers,
+                           const MatmulExtents& extents,
                            const MatmulSite& site);
 
   // True after a Run that returned false.
@@ -92,13 +114,15 @@ class MatmulPlan {
                          const MatmulSite& site) const;
   // Sets what differs from the last call.
   absl::Status SetPointers(const MatmulPointers& pointers);
+  absl::Status SetExtents(const MatmulExtents& extents);
 
   const MatmulPlanKey& key() const { return key_; }
 
  private:
   enum class State { kNew, kUntimed, kFinal };
 
-  explicit MatmulPlan(const MatmulPlanKey& key) : key_(key) {}
+  explicit MatmulPlan(const MatmulPlanKey& key)
+      : key_(key), extents_(MatmulExtents::Of(key)) {}
 
   absl::Status Initialize();
   uint32_t ReductionSchemes() const;
@@ -115,6 +139,7 @@ class MatmulPlan {
 
   mutable std::mutex mutex_;  // of everything below, and of desc_
   MatmulPointers set_;        // what desc_ holds
+  MatmulExtents extents_;     // what the layouts hold
   State state_ = State::kNew;
   std::optional<cublasLtMatmulAlgo_t> preset_;
   std::vector<cublasLtMatmulAlgo_t> candidates_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <mutex>
 #include <utility>
 
@@ -18,11 +19,12 @@
 namespace scalekeeper {
 namespace {
 
-constexpr int kRounds = 7;
+constexpr int kRounds = 11;
 // After these rounds, what was never faster than this is not run again.
 constexpr int kQualifyingRounds = 2;
-constexpr float kHopelessRatio = 1.3f;
+constexpr float kHopelessRatio = 1.15f;
 constexpr float kHopelessMilliseconds = 0.005f;
+constexpr int kWarmRuns = 3;
 
 // Two runs of a GEMM on one device at once would time each other.
 std::mutex& TimingMutex(int device) {
@@ -43,7 +45,11 @@ class ScratchOperands {
     p.d = d_.data();
     if (key.bias_type != MatmulPlanKey::kNoBias) p.bias = bias_.data();
     float* one = words_.as<float>();
-    if (key.has(MatmulPlanKey::kScaled)) p.a_scale = p.b_scale = one;
+    if (key.has(MatmulPlanKey::kScaled)) {
+      p.a_scale = a_scale_.data();
+      p.b_scale = b_scale_.data();
+    }
+    if (key.has(MatmulPlanKey::kDeviceAlpha)) p.alpha_beta = one;
     if (key.has(MatmulPlanKey::kQuantizedOut)) {
       p.d_scale = one;
       p.amax_d = words_.as<uint32_t>() + 1;
@@ -59,7 +65,7 @@ class ScratchOperands {
   }
 
  private:
-  Buffer a_, b_, d_, bias_, words_, flush_;
+  Buffer a_, b_, d_, bias_, a_scale_, b_scale_, words_, flush_;
 };
 
 absl::StatusOr<Buffer> RandomBuffer(Allocator* allocator, int64_t type_number,
@@ -91,6 +97,15 @@ absl::StatusOr<ScratchOperands> ScratchOperands::Create(
     SK_ASSIGN_OR_RETURN(scratch.bias_, RandomBuffer(allocator, key.bias_type,
                                                     key.m, site.stream));
   }
+  if (key.has(MatmulPlanKey::kScaled)) {
+    const auto scales = [&](int64_t mode, int64_t outer) {
+      const int64_t bytes = ScaleModeBytes(
+          static_cast<cublasLtMatmulMatrixScale_t>(mode), outer, key.k);
+      return RandomBuffer(allocator, CUDA_R_32F, (bytes + 3) / 4, site.stream);
+    };
+    SK_ASSIGN_OR_RETURN(scratch.a_scale_, scales(key.a_scale_mode, key.m));
+    SK_ASSIGN_OR_RETURN(scratch.b_scale_, scales(key.b_scale_mode, key.n));
+  }
   constexpr std::array<float, 2> kWords = {1.0f, 0.0f};
   SK_ASSIGN_OR_RETURN(scratch.words_,
                       Buffer::Allocate(allocator, sizeof(kWords)));
@@ -106,35 +121,59 @@ absl::StatusOr<ScratchOperands> ScratchOperands::Create(
   return scratch;
 }
 
-struct Candidate {
-  cublasLtMatmulAlgo_t algorithm;
-  std::vector<float> milliseconds;
-  bool running = true;
-
+// Milliseconds of an algorithm, one per round.
+class Samples {
+ public:
+  void Add(float value) { values_.push_back(value); }
   float Fastest() const {
-    return *std::min_element(milliseconds.begin(), milliseconds.end());
+    return *std::min_element(values_.begin(), values_.end());
   }
   float Median() const {
-    std::vector<float> sorted = milliseconds;
+    std::vector<float> sorted = values_;
     std::sort(sorted.begin(), sorted.end());
     return sorted[sorted.size() / 2];
   }
+
+ private:
+  std::vector<float> values_;
 };
 
-// Ends when the stream has done all that was queued.
-absl::StatusOr<float> TimeOnce(const MatmulPlan& plan,
-                               const cublasLtMatmulAlgo_t& algorithm,
-                               const MatmulPointers& pointers,
-                               const MatmulSite& site, const CudaEvent& start,
-                               const CudaEvent& stop) {
+struct Candidate {
+  cublasLtMatmulAlgo_t algorithm;
+  Samples cold;
+  Samples warm;
+  bool running = true;
+};
+
+// Of one run in `runs` back to back; ends when the stream has done all that was
+// queued.
+absl::StatusOr<float> Time(const MatmulPlan& plan,
+                           const cublasLtMatmulAlgo_t& algorithm, int runs,
+                           const MatmulPointers& pointers,
+                           const MatmulSite& site, const CudaEvent& start,
+                           const CudaEvent& stop) {
   SK_CUDA_RETURN_IF_ERROR(cudaEventRecord(start.get(), site.stream));
-  SK_CUBLAS_RETURN_IF_ERROR(plan.Enqueue(algorithm, pointers, site));
+  for (int i = 0; i < runs; ++i) {
+    SK_CUBLAS_RETURN_IF_ERROR(plan.Enqueue(algorithm, pointers, site));
+  }
   SK_CUDA_RETURN_IF_ERROR(cudaEventRecord(stop.get(), site.stream));
   SK_CUDA_RETURN_IF_ERROR(cudaEventSynchronize(stop.get()));
   float milliseconds = 0;
   SK_CUDA_RETURN_IF_ERROR(
       cudaEventElapsedTime(&milliseconds, start.get(), stop.get()));
-  return milliseconds;
+  return milliseconds / static_cast<float>(runs);
+}
+
+// The fastest median of those that ran in every round.
+float BestMedian(const std::vector<Candidate>& candidates,
+                 Samples Candidate::* samples) {
+  float best = std::numeric_limits<float>::infinity();
+  for (const Candidate& candidate : candidates) {
+    if (candidate.running) {
+      best = std::min(best, (candidate.*samples).Median());
+    }
+  }
+  return best;
 }
 
 }  // namespace
@@ -154,31 +193,41 @@ absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> OrderByTime(
   std::vector<Candidate> timed;
   for (const cublasLtMatmulAlgo_t& algorithm : candidates) {
     if (plan->Enqueue(algorithm, pointers, site) == CUBLAS_STATUS_SUCCESS) {
-      timed.push_back({algorithm, {}, true});
+      timed.push_back({algorithm, {}, {}, true});
     }
   }
   SK_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(site.stream));
 
-  float best = 0;
+  const auto time = [&](const Candidate& candidate, int runs) {
+    return Time(*plan, candidate.algorithm, runs, pointers, site, start, stop);
+  };
+  float best = std::numeric_limits<float>::infinity();
   for (int round = 0; round < kRounds; ++round) {
     for (Candidate& candidate : timed) {
       if (!candidate.running) continue;
       SK_RETURN_IF_ERROR(scratch.EvictCache(site.stream));
-      SK_ASSIGN_OR_RETURN(
-          const float milliseconds,
-          TimeOnce(*plan, candidate.algorithm, pointers, site, start, stop));
-      candidate.milliseconds.push_back(milliseconds);
-      if (best == 0 || milliseconds < best) best = milliseconds;
+      SK_ASSIGN_OR_RETURN(const float cold, time(candidate, 1));
+      SK_ASSIGN_OR_RETURN(const float warm, time(candidate, kWarmRuns));
+      candidate.cold.Add(cold);
+      candidate.warm.Add(warm);
+      best = std::min(best, cold);
     }
     if (round + 1 < kQualifyingRounds) continue;
     for (Candidate& candidate : timed) {
-      candidate.running =
-          candidate.Fastest() <= kHopelessRatio * best + kHopelessMilliseconds;
+      candidate.running = candidate.cold.Fastest() <=
+                          kHopelessRatio * best + kHopelessMilliseconds;
     }
   }
+  const float best_cold = BestMedian(timed, &Candidate::cold);
+  const float best_warm = BestMedian(timed, &Candidate::warm);
+  const auto loss = [=](const Candidate& candidate) {
+    return std::max(candidate.cold.Median() / best_cold,
+                    candidate.warm.Median() / best_warm);
+  };
   std::stable_sort(timed.begin(), timed.end(),
-                   [](const Candidate& a, const Candidate& b) {
-                     return a.Median() < b.Median();
+                   [&loss](const Candidate& a, const Candidate& b) {
+                     return std::make_pair(!a.running, loss(a)) <
+                            std::make_pair(!b.running, loss(b));
                    });
   std::vector<cublasLtMatmulAlgo_t> ordered;
   ordered.reserve(timed.size());

@@ -11,8 +11,13 @@
 namespace scalekeeper {
 
 // `candidates` without those that cuBLASLt refuses, the fastest first.
-// Allocates operands like the plan's, fills them with random values, evicts the
-// L2 cache before every run, and waits for the stream. ResourceExhausted when
+// Each is timed with a cold L2 cache and then back to back, as calls come in a
+// training step, where some operands are still cached. The order is that of the
+// larger of the two losses against the best: no algorithm comes first that is
+// only good at one of them.
+//
+// Allocates operands like the plan's, fills them with random values, and waits
+// for the stream. ResourceExhausted when
 // the operands do not fit into memory; other errors are those of the device.
 absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> OrderByTime(
     MatmulPlan* plan, const std::vector<cublasLtMatmulAlgo_t>& candidates,

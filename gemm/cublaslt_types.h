@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "cublasLt.h"
 #include "library_types.h"
 #include "numerics/format.h"
 
@@ -22,12 +23,19 @@ inline cudaDataType_t CudaType(DType dtype) {
   }
 }
 
-// `format` is an 8-bit one.
 inline cudaDataType_t CudaType(Format format) {
-  return format == Format::kE5M2 ? CUDA_R_8F_E5M2 : CUDA_R_8F_E4M3;
+  switch (format) {
+    case Format::kE4M3:
+      return CUDA_R_8F_E4M3;
+    case Format::kE5M2:
+      return CUDA_R_8F_E5M2;
+    case Format::kE2M1:
+      break;
+  }
+  return CUDA_R_4F_E2M1;
 }
 
-// Of the types above.
+// Of the types above; of E2M1, of two elements.
 inline int64_t BytesOf(cudaDataType_t type) {
   switch (type) {
     case CUDA_R_32F:
@@ -37,6 +45,26 @@ inline int64_t BytesOf(cudaDataType_t type) {
       return 2;
     default:
       return 1;
+  }
+}
+
+// Bytes of the scales of an outer x depth operand.
+inline int64_t ScaleModeBytes(cublasLtMatmulMatrixScale_t mode, int64_t outer,
+                              int64_t depth) {
+  const auto blocks = [](int64_t n, int64_t of) { return (n + of - 1) / of; };
+  switch (mode) {
+    case CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F:
+      return 4 * outer;
+    case CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F:
+      return 4 * outer * blocks(depth, 128);
+    case CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F:
+      return 4 * blocks(outer, 128) * blocks(depth, 512) * 4;
+    case CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0:
+      return blocks(outer, 128) * 128 * blocks(depth, 128) * 4;
+    case CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3:
+      return blocks(outer, 128) * 128 * blocks(depth, 64) * 4;
+    default:
+      return 4;
   }
 }
 

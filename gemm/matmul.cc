@@ -15,11 +15,77 @@ namespace {
 using internal::MatmulInput;
 using internal::MatmulProblem;
 
+// Block extents that no tensor exceeds.
+constexpr int64_t kWholeTensor = int64_t{1} << 48;
+
+// True when a copy serves products along its rows as well as along its columns:
+// its scales are the same either way. (1 x B blocks and whole rows are not.)
+bool IsTransposable(const QuantizedTensor& tensor, const QuantizedData& data) {
+  switch (tensor.scaling) {
+    case Scaling::kRowwise:
+      return false;
+    case Scaling::kBlock:
+    case Scaling::kMxfp8:
+    case Scaling::kNvfp4:
+      return data.scales.block_rows > 1;
+    default:
+      return true;
+  }
+}
+
+// One use as an input of its tensor's R x C.
+MatmulInput InputOf(const QuantizedTensor& tensor, bool row_wise) {
+  const QuantizedData& data = row_wise ? *tensor.row_wise : *tensor.column_wise;
+  MatmulInput input;
+  input.values = ConstTensorView(BasicTensorView<const void*>::Contiguous(
+      data.codes.data(), tensor.code_dtype(),
+      row_wise ? tensor.rows : tensor.cols,
+      row_wise ? tensor.cols : tensor.rows, tensor.device));
+  if (tensor.format == Format::kE2M1 &&
+      tensor.scaling != Scaling::kHighPrecision) {  // rows of whole bytes
+    input.values.row_stride = (input.values.row_stride + 1) / 2 * 2;
+  }
+  if (!row_wise) input.values = ConstTensorView(input.values.Transposed());
+  input.format = tensor.format;
+  input.scaling = tensor.scaling;
+  input.hadamard = data.hadamard;
+  input.grid.scales = data.scales;
+  input.grid.is_transposed = !row_wise;
+  switch (tensor.scaling) {
+    case Scaling::kHighPrecision:
+      break;
+    case Scaling::kDelayed:
+    case Scaling::kCurrent: {
+      BlockScales& scales = input.grid.scales;
+      scales = BlockScales();
+      scales.data = const_cast<void*>(data.scale_inv.data());  // only read
+      scales.rows = scales.cols = 1;
+      scales.block_rows = scales.block_cols = kWholeTensor;
+      break;
+    }
+    case Scaling::kRowwise:
+    case Scaling::kBlock:
+    case Scaling::kMxfp8:
+    case Scaling::kNvfp4:
+      break;
+    case Scaling::kCustom:
+      input.custom = &tensor;
+      input.values = ConstTensorView(BasicTensorView<const void*>::Contiguous(
+          data.codes.data(), DType::kUint8, tensor.rows, tensor.cols,
+          tensor.device));
+      input.grid.is_transposed = false;
+      input.hadamard = false;
+      break;
+  }
+  return input;
+}
+
 // Reads the copy of a quantized operand in which K runs fastest, if there is
-// one: GPUs multiply codes only so.
+// one: scales of a part of a row must run along K, and GPUs multiply codes only
+// so.
 absl::StatusOr<MatmulInput> MakeInput(const MatmulOperand& operand,
                                       absl::string_view what, bool transpose,
-                                      bool row_wise_is_preferred) {
+                                      bool wants_row_wise) {
   MatmulInput input;
   if (operand.quantized() == nullptr) {
     input.values = operand.view();
@@ -28,27 +94,23 @@ absl::StatusOr<MatmulInput> MakeInput(const MatmulOperand& operand,
   } else {
     const QuantizedTensor& tensor = *operand.quantized();
     SK_RETURN_IF_ERROR(ValidateTensor(tensor, what));
-    const bool use_row_wise =
-        tensor.row_wise && (row_wise_is_preferred || !tensor.column_wise);
-    const QuantizedData& data =
-        use_row_wise ? *tensor.row_wise : *tensor.column_wise;
-    switch (tensor.scaling) {
-      case Scaling::kHighPrecision:
-        break;
-      case Scaling::kDelayed:
-      case Scaling::kCurrent:
-        input.format = tensor.format;
-        input.scale_inv = data.scale_inv.as<float>();
-        break;
-      default:
-        return absl::UnimplementedError(absl::StrCat(
-            what, ": Matmul does not know scaling ", Name(tensor.scaling)));
+    const bool has_wanted = wants_row_wise ? tensor.row_wise.has_value()
+                                           : tensor.column_wise.has_value();
+    const bool row_wise = wants_row_wise == has_wanted;
+    if (!has_wanted &&
+        !IsTransposable(tensor,
+                        row_wise ? *tensor.row_wise : *tensor.column_wise)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          what, ": got ", Describe(tensor), ", want ",
+          wants_row_wise ? "row-wise" : "column-wise", " data (usage ",
+          wants_row_wise ? "row_wise" : "column_wise",
+          "): this product contracts ", what, "'s ",
+          wants_row_wise ? "columns" : "rows",
+          ", and the scales must run along them"));
     }
-    input.values =
-        use_row_wise ? RowWiseCodes(tensor) : ColumnWiseCodes(tensor);
+    input = InputOf(tensor, row_wise);
   }
-  if (transpose) input.values = ConstTensorView(input.values.Transposed());
-  return input;
+  return transpose ? input.Transposed() : input;
 }
 
 std::string Shape(const ConstTensorView& view) {
@@ -80,17 +142,18 @@ absl::Status CheckShapes(const MatmulProblem& p) {
 
 absl::Status CheckTypes(const MatmulProblem& p) {
   const auto is_e5m2 = [](const MatmulInput& input) {
-    return input.values.dtype == DType::kUint8 && input.format == Format::kE5M2;
+    return input.is_codes() && input.custom == nullptr &&
+           input.format == Format::kE5M2;
   };
   if (is_e5m2(p.a) && is_e5m2(p.b)) {
     return Refuse(p, "got E5M2 x E5M2, want at most one E5M2 operand");
   }
-  for (const MatmulInput* input : {&p.a, &p.b}) {
-    if (input->values.dtype == DType::kUint8 &&
-        input->format == Format::kE2M1) {
-      return absl::UnimplementedError(
-          "Matmul: got an E2M1 operand, want E4M3 or E5M2");
-    }
+  if (p.a.hadamard != p.b.hadamard) {
+    return Refuse(p,
+                  absl::StrCat(p.a.hadamard ? "a" : "b",
+                               " is Hadamard-transformed along K and ",
+                               p.a.hadamard ? "b" : "a",
+                               " is not: want both transformed, or neither"));
   }
   if (p.accumulate && p.activation != Activation::kNone) {
     return Refuse(p,
@@ -107,15 +170,16 @@ absl::Status CheckDevice(const MatmulProblem& p, const ConstTensorView& view,
                                 ", want out's device ", Name(p.out.device)));
 }
 
-// Everything but `out`, which the caller has put in, and its checks.
-absl::Status FillIn(const MatmulOperand& a, const MatmulOperand& b,
-                    const MatmulOptions& options, MatmulProblem* problem) {
+}  // namespace
+
+absl::Status internal::FillIn(const MatmulOperand& a, const MatmulOperand& b,
+                              const MatmulOptions& options,
+                              MatmulProblem* problem) {
   SK_ASSIGN_OR_RETURN(problem->a,
                       MakeInput(a, "a", options.transa,
-                                /*row_wise_is_preferred=*/!options.transa));
-  SK_ASSIGN_OR_RETURN(problem->b,
-                      MakeInput(b, "b", options.transb,
-                                /*row_wise_is_preferred=*/options.transb));
+                                /*wants_row_wise=*/!options.transa));
+  SK_ASSIGN_OR_RETURN(problem->b, MakeInput(b, "b", options.transb,
+                                            /*wants_row_wise=*/options.transb));
   if (options.bias != nullptr) {
     SK_RETURN_IF_ERROR(CheckHighPrecision(*options.bias, "bias"));
     SK_RETURN_IF_ERROR(ValidateView(*options.bias, "bias"));
@@ -126,18 +190,20 @@ absl::Status FillIn(const MatmulOperand& a, const MatmulOperand& b,
   problem->activation = options.activation;
   problem->fast_accum = options.fast_accum;
   problem->deterministic = options.deterministic;
+  problem->emulate = options.emulate;
   SK_RETURN_IF_ERROR(CheckDevice(*problem, problem->a.values, "a"));
   SK_RETURN_IF_ERROR(CheckDevice(*problem, problem->b.values, "b"));
   SK_RETURN_IF_ERROR(CheckShapes(*problem));
   return CheckTypes(*problem);
 }
 
+namespace {
+
 // The one switch on the device kind.
 absl::Status Multiply(const MatmulProblem& problem, Stream stream) {
   switch (problem.out.device.kind) {
     case DeviceKind::kHost:
-      internal::MatmulHost(problem);
-      return absl::OkStatus();
+      return internal::MatmulHost(problem);
     case DeviceKind::kCuda:
       break;
   }
@@ -181,7 +247,7 @@ absl::Status Matmul(const MatmulOperand& a, const MatmulOperand& b,
   SK_RETURN_IF_ERROR(CheckHighPrecision(out, "out"));
   SK_RETURN_IF_ERROR(ValidateOutputView(out, "out"));
   problem.out = out;
-  SK_RETURN_IF_ERROR(FillIn(a, b, options, &problem));
+  SK_RETURN_IF_ERROR(internal::FillIn(a, b, options, &problem));
   return Multiply(problem, stream);
 }
 
@@ -203,7 +269,7 @@ absl::Status MatmulQuantized(const MatmulOperand& a, const MatmulOperand& b,
     codes.column_wise_scale_inv = out->column_wise->scale_inv.as<float>();
   }
   problem.codes = codes;
-  SK_RETURN_IF_ERROR(FillIn(a, b, options, &problem));
+  SK_RETURN_IF_ERROR(internal::FillIn(a, b, options, &problem));
   return Multiply(problem, stream);
 }
 

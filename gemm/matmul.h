@@ -3,24 +3,47 @@
 //
 // Like `matmul` everywhere: a is M x K after transa, b is K x N after transb,
 // row-major; what is unusual is a named option. An operand is a view of high-
-// precision values or a QuantizedTensor, in any combination; its scale_inv is
-// applied. Row-wise data is read, or column-wise data where only that exists:
-// for per-tensor scaling the result is the same, bit for bit.
+// precision values or a QuantizedTensor, in any combination; its scales are
+// applied.
 //
-// On the host any layout and any strides work. A result is the sum over k = 0,
-// 1, ..., K-1 of exact products in double, times the scales, plus the bias,
-// then the activation, all in double; it is rounded once into `out`. This is
-// the reference that other backends are compared with.
+// Which copy of a QuantizedTensor is read. The one along whose rows K runs: the
+// row-wise data of `a`, the column-wise data of a transposed `a` and of `b`,
+// the row-wise data of a transposed `b`. Where it is missing, per-tensor scales
+// and square blocks (128x128, 32x32, 16x16) are read from the other copy, to
+// the same bits; scales of whole rows and of 1 x B blocks cannot be:
+// InvalidArgument naming the usage. Data that were Hadamard-transformed along K
+// meet only data that were too. Custom tensors are read by their Dequantizer,
+// all of one at a time (float32 on the host, bfloat16 on CUDA).
+//
+// On the host any layout, any strides and any mixture of scalings work. A value
+// is code * scale_inv (numerics.md: scale_inv is a float32, the product exact
+// in double; per-tensor scales multiply the sum instead). A result is the sum
+// over k = 0, 1, ..., K-1 of products in double, plus the bias, then the
+// activation, all in double; it is rounded once into `out`. This is the
+// reference that other backends are compared with.
 //
 // On CUDA (cuBLASLt) sums are kept in float32, of TF32 products where the
-// operands are float32. Both operands are quantized, or both plain and of one
-// dtype; a mixture is Unimplemented. Any layout, stride, alignment and size
-// works: what cuBLASLt does not take (8-bit codes in which K does not run
-// fastest, K not a multiple of 16, strides or pointers that are not multiples
-// of 16 bytes, ...) is copied, transposed or padded with zeros in memory of the
-// library's own, to the same result; a bias, activation or dtype that it does
-// not take is applied by a kernel after it. FP8 needs compute capability 8.9:
-// FailedPrecondition else.
+// operands are float32. What a chip multiplies natively:
+//   plain x plain of one dtype                             every chip
+//   delayed, current in any mixture                        8.9 and newer
+//   delayed, current, rowwise, block in any mixture        9.0
+//   mxfp8 x mxfp8; nvfp4 x nvfp4 (scales in 128x4 tiles)   10.0 and newer (not
+//                                                          run on one so far)
+// (rowwise without block as vectors of scales; anything with block as 1x128
+// blocks, a 128x128 operand as such once.) Else FailedPrecondition naming the
+// chip and `emulate`. With `emulate` the operands are dequantized, in tiles of
+// at most 64 MiB, into bfloat16 products with float32 sums:
+//   |D - reference| <= ((K + 4) * 2^-23 + e) * sum_k |a_ik b_kj|, before
+//   rounding
+// into `out`, where e is 0 for per-tensor, rowwise, mxfp8, nvfp4 and bfloat16
+// operands, whose values without their tensor or row scale are bfloat16 (down
+// to 2^-133), and 2^-8 per operand of another kind.
+//
+// Any layout, stride, alignment and size works: what cuBLASLt does not take
+// (8-bit codes in which K does not run fastest, K not a multiple of 16, strides
+// or pointers that are not multiples of 16 bytes, ...) is copied, transposed or
+// padded with zeros in memory of the library's own, to the same result; a bias,
+// activation or dtype that it does not take is applied by a kernel after it.
 // The first call of a shape chooses an algorithm by timing (random operands of
 // its own; see gemm/matmul_plans.h to save the choice), and the first call of a
 // stream allocates: both wait, so call once before capturing a graph. Inside a
@@ -40,7 +63,7 @@
 // fit, E5M2 x E5M2 (no GPU multiplies them), an `out` that is not float32,
 // bfloat16 or float16 or whose elements overlap, accumulate with an activation,
 // a device that differs. Accumulating into bfloat16 or float16 is allowed.
-// Unimplemented for a device or scaling that this build cannot multiply.
+// Unimplemented for a device that this build cannot multiply on.
 //
 // Example:
 //   MatmulOptions options;
@@ -88,6 +111,9 @@ struct MatmulOptions {
   Activation activation = Activation::kNone;
   const ConstTensorView* bias = nullptr;  // 1 x N, added before the activation
   bool fast_accum = false;  // a permission; the host reference ignores it
+  // A permission: CUDA computes what the chip does not multiply natively in
+  // bfloat16 (above). A recipe's `emulate`.
+  bool emulate = false;
   // CUDA: the same bits on every run, rank and restart of the same chip and
   // cuBLASLt: the algorithm is not chosen by timing, and partial sums are
   // added in a fixed order. The host is always so.

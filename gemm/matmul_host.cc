@@ -10,10 +10,13 @@
 #include <array>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "base/status_macros.h"
 #include "gemm/matmul_problem.h"
 #include "numerics/activation.h"
 #include "numerics/amax.h"
 #include "numerics/convert.h"
+#include "quantizer/dequantizer.h"
 
 namespace scalekeeper::internal {
 namespace {
@@ -22,6 +25,8 @@ constexpr int64_t kBlock = 4;
 // Panels of A that are reused while a panel of B streams by: about half of a
 // second-level cache.
 constexpr int64_t kPanelBytes = int64_t{256} << 10;
+
+int64_t RoundUpToBlock(int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; }
 
 // Value of each code as a double.
 using CodeTable = std::array<double, 256>;
@@ -37,7 +42,16 @@ CodeTable MakeCodeTable(Format format) {
 const CodeTable& CodeTableOf(Format format) {
   static const CodeTable e4m3 = MakeCodeTable(Format::kE4M3);
   static const CodeTable e5m2 = MakeCodeTable(Format::kE5M2);
-  return format == Format::kE4M3 ? e4m3 : e5m2;
+  static const CodeTable e2m1 = MakeCodeTable(Format::kE2M1);
+  switch (format) {
+    case Format::kE4M3:
+      return e4m3;
+    case Format::kE5M2:
+      return e5m2;
+    case Format::kE2M1:
+      break;
+  }
+  return e2m1;
 }
 
 // panels[p][k][i] = load(element (4 p + i, k) of `values`); rows beyond the
@@ -69,8 +83,37 @@ void PackAs(const ConstTensorView& values, double* panels, Load load) {
   }
 }
 
-void Pack(const MatmulInput& input, const ConstTensorView& values,
-          double* panels) {
+// The same for codes with a scale each: an exact product in double.
+void PackScaled(const MatmulInput& input, double* panels) {
+  const ConstTensorView& values = input.values;
+  const CodeTable& table = CodeTableOf(input.format);
+  const int64_t depth = values.cols;
+  const int64_t block = std::max<int64_t>(1, input.grid.col_block());
+  const int64_t first =
+      input.grid.is_transposed ? input.grid.first_row : input.grid.first_col;
+  for (int64_t r = 0; r < RoundUpToBlock(values.rows); ++r) {
+    double* column = panels + r / kBlock * kBlock * depth + r % kBlock;
+    for (int64_t k = 0; k < depth;) {
+      const int64_t end = std::min(depth, k + block - (first + k) % block);
+      const double scale =
+          r < values.rows ? ScaleInverseAt(input.grid, r, k) : 0.0;
+      for (; k < end; ++k) {
+        const int64_t at = r * values.row_stride + k * values.col_stride;
+        column[k * kBlock] =
+            r < values.rows
+                ? table[CodeAt(values.data, input.format, at)] * scale
+                : 0.0;
+      }
+    }
+  }
+}
+
+// `input` is outer x K.
+void Pack(const MatmulInput& input, double* panels) {
+  const ConstTensorView& values = input.values;
+  if (input.is_codes() && !input.is_per_tensor()) {
+    return PackScaled(input, panels);
+  }
   switch (values.dtype) {
     case DType::kUint8: {
       const CodeTable& table = CodeTableOf(input.format);
@@ -93,6 +136,12 @@ void Pack(const MatmulInput& input, const ConstTensorView& values,
       });
       break;
   }
+}
+
+// What is left to multiply sums with: the scale of a whole tensor.
+double TensorScale(const MatmulInput& input) {
+  if (!input.is_per_tensor()) return 1.0;
+  return static_cast<double>(ScaleInverseAt(input.grid, 0, 0));
 }
 
 using Sums = std::array<double, kBlock * kBlock>;
@@ -122,8 +171,6 @@ double Activate(Activation activation, double x) {
   }
   return x;
 }
-
-int64_t RoundUpToBlock(int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; }
 
 // The code of a value of a product into codes; *amax takes the value in.
 uint8_t EncodeOutput(const CodesOutput& codes, double value, uint32_t* amax) {
@@ -161,16 +208,31 @@ void StoreBlock(const MatmulProblem& p, double scale, int64_t r0, int64_t c0,
   }
 }
 
+// A custom operand as float32, from its maker; others as they are.
+absl::StatusOr<MatmulInput> Read(const MatmulInput& input,
+                                 std::vector<float>* memory) {
+  if (input.custom == nullptr) return input;
+  const QuantizedTensor& q = *input.custom;
+  memory->resize(static_cast<size_t>(q.rows * q.cols));
+  const TensorView values = TensorView::Contiguous(memory->data(), DType::kF32,
+                                                   q.rows, q.cols, q.device);
+  SK_RETURN_IF_ERROR(q.dequantizer->DequantizeTo(q, values, Stream()));
+  return DequantizedIn(input, memory->data(), DType::kF32, q.cols);
+}
+
 }  // namespace
 
-void MatmulHost(const MatmulProblem& p) {
+absl::Status MatmulHost(const MatmulProblem& p) {
   if (p.codes) {
     for (float* scale_inv :
          {p.codes->row_wise_scale_inv, p.codes->column_wise_scale_inv}) {
       if (scale_inv != nullptr) *scale_inv = *p.codes->slot.scale_inv;
     }
   }
-  if (p.out.empty()) return;
+  if (p.out.empty()) return absl::OkStatus();
+  thread_local std::vector<float> a_memory, b_memory;
+  SK_ASSIGN_OR_RETURN(const MatmulInput a_input, Read(p.a, &a_memory));
+  SK_ASSIGN_OR_RETURN(const MatmulInput b_input, Read(p.b, &b_memory));
   const int64_t depth = p.a.values.cols;
   const int64_t rows = RoundUpToBlock(p.out.rows);
   const int64_t cols = RoundUpToBlock(p.out.cols);
@@ -178,13 +240,11 @@ void MatmulHost(const MatmulProblem& p) {
   scratch.resize(static_cast<size_t>((rows + cols) * depth));
   double* a = scratch.data();
   double* b = a + rows * depth;
-  Pack(p.a, p.a.values, a);
-  Pack(p.b, ConstTensorView(p.b.values.Transposed()), b);
+  Pack(a_input, a);
+  Pack(b_input.Transposed(), b);
 
   // The product of two float32 is exact in double.
-  double scale = 1.0;
-  if (p.a.scale_inv != nullptr) scale *= *p.a.scale_inv;
-  if (p.b.scale_inv != nullptr) scale *= *p.b.scale_inv;
+  const double scale = TensorScale(a_input) * TensorScale(b_input);
   const int64_t panel_bytes = std::max<int64_t>(1, depth) * kBlock *
                               static_cast<int64_t>(sizeof(double));
   const int64_t chunk =
@@ -201,6 +261,7 @@ void MatmulHost(const MatmulProblem& p) {
     }
   }
   if (p.codes) Observe(p.codes->slot, amax);
+  return absl::OkStatus();
 }
 
 }  // namespace scalekeeper::internal

@@ -185,6 +185,10 @@ __device__ void ObserveWarp(const SlotView& slot, uint32_t amax) {
   if (threadIdx.x % 32 == 0 && largest != 0) atomicMax(slot.amax, largest);
 }
 
+__device__ double FactorAt(const OuterScale& scale, int64_t i) {
+  return scale.data == nullptr ? 1.0 : scale.data[i * scale.stride];
+}
+
 // Threads in x walk along a row, so that bias and rows are read in segments.
 __global__ void FinishKernel(FinishArguments p) {
   const int64_t rows = p.out.rows;
@@ -196,17 +200,22 @@ __global__ void FinishKernel(FinishArguments p) {
     for (int64_t c = GlobalThread(); c < cols; c += GlobalThreads()) {
       float value =
           p.sums == nullptr ? 0.0f : p.sums[r * p.sums_row_stride + c];
+      if (p.row_scale.data != nullptr || p.col_scale.data != nullptr) {
+        // In double: the product of the factors alone may overflow.
+        value = static_cast<float>(value * FactorAt(p.row_scale, r) *
+                                   FactorAt(p.col_scale, c));
+      }
       if (p.has_bias) {
         value += LoadFloat(p.bias.dtype, p.bias.data, c * p.bias.col_stride);
       }
       value = Activate(p.activation, value);
+      const int64_t at = r * p.out.row_stride + c * p.out.col_stride;
       if (p.is_quantized) {
         amax = MaxBits(amax, AmaxBits(value));
-        p.quantized.codes[r * cols + c] =
+        static_cast<uint8_t*>(p.out.data)[at] =
             Encode(p.quantized.format, value * scale);
         continue;
       }
-      const int64_t at = r * p.out.row_stride + c * p.out.col_stride;
       if (p.accumulate) value += LoadFloat(p.out.dtype, p.out.data, at);
       StoreFloat(p.out.dtype, value, p.out.data, at);
     }
@@ -215,10 +224,15 @@ __global__ void FinishKernel(FinishArguments p) {
 }
 
 __global__ void FoldKernel(FoldArguments p) {
-  if (p.observed != nullptr) {
-    atomicMax(p.slot.amax, *p.observed & kFloatMagnitudeMask);
-  }
+  // No product writes it, so it may be read before the last one has ended.
   const float scale_inv = *p.slot.scale_inv;
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+  if (p.observed != nullptr) {
+    // Past the caches of this multiprocessor: the product has just set it.
+    atomicMax(p.slot.amax, __ldcg(p.observed) & kFloatMagnitudeMask);
+  }
   if (p.row_wise_scale_inv != nullptr) *p.row_wise_scale_inv = scale_inv;
   if (p.column_wise_scale_inv != nullptr) *p.column_wise_scale_inv = scale_inv;
 }
@@ -312,8 +326,21 @@ absl::Status FinishOnDevice(const FinishArguments& p, cudaStream_t stream) {
 }
 
 absl::Status FoldOnDevice(const FoldArguments& p, cudaStream_t stream) {
-  FoldKernel<<<1, 1, 0, stream>>>(p);
-  return LaunchStatus("FoldKernel");
+  int device = 0;
+  int major = 0;
+  SK_CUDA_RETURN_IF_ERROR(cudaGetDevice(&device));
+  SK_CUDA_RETURN_IF_ERROR(cudaDeviceGetAttribute(
+      &major, cudaDevAttrComputeCapabilityMajor, device));
+  cudaLaunchAttribute attribute;
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = config.blockDim = 1;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = major >= 9 ? 1 : 0;
+  SK_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, FoldKernel, p));
+  return absl::OkStatus();
 }
 
 absl::Status FillRandomOnDevice(cudaDataType_t type, void* data, int64_t count,

@@ -35,19 +35,26 @@ struct PackArguments {
 };
 absl::Status PackOnDevice(const PackArguments& arguments, cudaStream_t stream);
 
-// Codes of an 8-bit format, in place of a view of high-precision values.
+// Factors of rows or columns of sums, on the device; null: 1.
+struct OuterScale {
+  const float* data = nullptr;
+  int64_t stride = 0;  // 0: one for all
+};
+
+// What is made of values that become codes of an 8-bit format.
 struct QuantizedDestination {
-  uint8_t* codes = nullptr;  // row-major, without gaps
   Format format = Format::kE4M3;
   SlotView slot;
 };
 
-// out = activation(sums + bias) [+ out], for rows x cols elements in float32,
-// rounded once. With `quantized`, instead of out: codes = encode(value *
+// out = activation(sums * scales + bias) [+ out], for rows x cols elements in
+// float32, rounded once. With `is_quantized` out is of codes: encode(value *
 // slot.scale), and the slot's amax takes in the values.
 struct FinishArguments {
   const float* sums = nullptr;  // row-major; null: zeros (K = 0)
   int64_t sums_row_stride = 0;
+  OuterScale row_scale;  // row r times data[r * stride]
+  OuterScale col_scale;
   TensorView out;
   bool is_quantized = false;
   QuantizedDestination quantized;
@@ -60,7 +67,10 @@ absl::Status FinishOnDevice(const FinishArguments& arguments,
                             cudaStream_t stream);
 
 // After a product into codes: *amax = max of both on bits (null `observed`: not
-// observed), and the data's own copies of the slot's scale_inv.
+// observed), and the data's own copies of the slot's scale_inv. From compute
+// capability 9.0 on the kernel is placed while the one before it ends
+// (programmatic dependent launch) and waits for its results, so that most of
+// its latency is hidden.
 struct FoldArguments {
   const uint32_t* observed = nullptr;
   SlotView slot;

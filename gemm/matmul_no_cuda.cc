@@ -6,6 +6,9 @@ namespace scalekeeper::internal {
 absl::Status MatmulCuda(const MatmulProblem&, Stream) {
   return BuiltWithoutCuda("Matmul on a CUDA device");
 }
+absl::Status MatmulGroupCuda(const std::vector<MatmulProblem>&, Stream) {
+  return BuiltWithoutCuda("Matmul on a CUDA device");
+}
 absl::Status SaveMatmulPlansCuda(int, const std::string&) {
   return BuiltWithoutCuda("SaveMatmulPlans of a CUDA device");
 }

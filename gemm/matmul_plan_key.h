@@ -2,8 +2,11 @@
 //
 // Column-major: D (m x n) = op_a(A) op_b(B). A row-major product D = a b is
 // asked as D^T = b^T a^T, so m is our N, n is our M, A is our b and B our a.
-// Types, operations and the compute type are the numbers of cudaDataType_t,
-// cublasOperation_t, cublasComputeType_t and cublasLtEpilogue_t.
+// Types, operations, the compute type and modes are the numbers of
+// cudaDataType_t, cublasOperation_t, cublasComputeType_t and
+// cublasLtEpilogue_t.
+//
+// Scales: see cublasLtMatmulMatrixScale_t for the modes.
 //
 // The fields are plain integers because a plan file lists them by position.
 #ifndef SCALEKEEPER_GEMM_MATMUL_PLAN_KEY_H_
@@ -17,7 +20,7 @@
 namespace scalekeeper {
 
 struct MatmulPlanKey {
-  static constexpr size_t kFields = 16;
+  static constexpr size_t kFields = 18;
   using Fields = std::array<int64_t, kFields>;
 
   static constexpr int64_t kNoBias = -1;
@@ -27,6 +30,10 @@ struct MatmulPlanKey {
   static constexpr int64_t kAccumulate = 4;
   static constexpr int64_t kDeterministic = 8;
   static constexpr int64_t kQuantizedOut = 16;  // D scale and AMAX_D are given
+  static constexpr int64_t kDeviceAlpha =
+      32;  // alpha and beta are device words
+  // The extents are those of a class of calls (MatmulExtents).
+  static constexpr int64_t kVarying = 64;
 
   int64_t m = 0, n = 0, k = 0;
   int64_t lda = 0, ldb = 0, ldd = 0;
@@ -36,17 +43,19 @@ struct MatmulPlanKey {
   int64_t compute = 0;
   int64_t epilogue = 0;
   int64_t flags = 0;
+  // cublasLtMatmulMatrixScale_t; 0 also where there are no scales.
+  int64_t a_scale_mode = 0, b_scale_mode = 0;
 
   bool has(int64_t flag) const { return (flags & flag) != 0; }
 
   Fields ToFields() const {
-    return {m,         n,       k,        lda,    ldb,    ldd,
-            op_a,      op_b,    a_type,   b_type, c_type, d_type,
-            bias_type, compute, epilogue, flags};
+    return {m,         n,       k,        lda,    ldb,          ldd,
+            op_a,      op_b,    a_type,   b_type, c_type,       d_type,
+            bias_type, compute, epilogue, flags,  a_scale_mode, b_scale_mode};
   }
   static MatmulPlanKey FromFields(const Fields& f) {
-    return {f[0], f[1], f[2],  f[3],  f[4],  f[5],  f[6],  f[7],
-            f[8], f[9], f[10], f[11], f[12], f[13], f[14], f[15]};
+    return {f[0], f[1],  f[2],  f[3],  f[4],  f[5],  f[6],  f[7],  f[8],
+            f[9], f[10], f[11], f[12], f[13], f[14], f[15], f[16], f[17]};
   }
 
   friend bool operator==(const MatmulPlanKey& a, const MatmulPlanKey& b) {

@@ -7,21 +7,15 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "amax/slot_view.h"
 #include "base/tensor_view.h"
 #include "gemm/matmul.h"
+#include "gemm/matmul_input.h"
 #include "numerics/format.h"
 
 namespace scalekeeper::internal {
-
-// One operand after its transposition. `values` has dtype kUint8 when they are
-// codes of `format`, to be multiplied with *scale_inv.
-struct MatmulInput {
-  ConstTensorView values;
-  Format format = Format::kE4M3;
-  const float* scale_inv = nullptr;  // null: 1
-};
 
 // A product into codes.
 struct CodesOutput {
@@ -33,6 +27,10 @@ struct CodesOutput {
   float* column_wise_scale_inv = nullptr;
 };
 
+// Which extent differs from call to call: plans are then shared by calls of
+// about the same size.
+enum class Varying { kNone, kRows, kDepth };
+
 struct MatmulProblem {
   MatmulInput a;                        // M x K
   MatmulInput b;                        // K x N
@@ -43,6 +41,8 @@ struct MatmulProblem {
   Activation activation = Activation::kNone;
   bool fast_accum = false;
   bool deterministic = false;
+  bool emulate = false;
+  Varying varying = Varying::kNone;
 };
 
 // "Matmul M=32 N=128 K=64", for errors.
@@ -51,7 +51,20 @@ inline std::string Name(const MatmulProblem& p) {
                       " K=", p.a.values.cols);
 }
 
-void MatmulHost(const MatmulProblem& problem);
+// "mxfp8 E4M3", or of plain values "bfloat16".
+inline std::string TypeName(const MatmulInput& input) {
+  if (!input.is_codes()) return std::string(Name(input.values.dtype));
+  if (input.custom != nullptr) return std::string(Name(input.scaling));
+  return absl::StrCat(Name(input.scaling), " ", Name(input.format));
+}
+
+// What is checked of every Matmul with an output of values, and of the options
+// (gemm/matmul.cc); everything but `out` is filled in.
+absl::Status FillIn(const MatmulOperand& a, const MatmulOperand& b,
+                    const MatmulOptions& options, MatmulProblem* problem);
+
+// Fails where a custom operand's maker does.
+absl::Status MatmulHost(const MatmulProblem& problem);
 
 }  // namespace scalekeeper::internal
 

@@ -21,7 +21,7 @@ namespace scalekeeper {
 namespace {
 
 constexpr absl::string_view kMagic = "scalekeeper matmul plans ";
-constexpr int kFormatVersion = 1;
+constexpr int kFormatVersion = 2;
 
 uint64_t Fnv1a(absl::string_view text) {
   uint64_t hash = 0xCBF29CE484222325u;

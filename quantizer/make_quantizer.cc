@@ -8,6 +8,7 @@
 #include "base/device_memory.h"
 #include "base/status_macros.h"
 #include "quantizer/block_quantizer.h"
+#include "quantizer/custom_quantizer.h"
 #include "quantizer/high_precision_quantizer.h"
 #include "quantizer/per_tensor_quantizer.h"
 #include "quantizer/phased_quantizer.h"
@@ -23,6 +24,7 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeForPolicy(
   const Device device = state.device();
   const bool wants_e2m1 = policy.scaling == Scaling::kNvfp4;
   if (policy.scaling != Scaling::kHighPrecision &&
+      policy.scaling != Scaling::kCustom &&
       (policy.format == Format::kE2M1) != wants_e2m1) {
     return absl::UnimplementedError(absl::StrCat(
         name, ": got format ", Name(policy.format), " with ",
@@ -44,12 +46,19 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeForPolicy(
       return std::make_unique<BlockQuantizer>(
           name, policy, state.View(slot), state.StepWord(),
           state.amax_group(AmaxGroupOf(policy)), device, usages, allocator);
-    case Scaling::kCustom:
-      break;
+    case Scaling::kCustom: {
+      CustomQuantizerArgs args;
+      args.name = name;
+      args.policy = policy;
+      args.slot = state.View(slot);
+      args.device = device;
+      args.usages = usages;
+      args.allocator = allocator;
+      return MakeCustomQuantizer(std::move(args));
+    }
   }
-  return absl::UnimplementedError(
-      absl::StrCat(name, ": no quantizer for scaling ", Name(policy.scaling),
-                   ", want one of the library's own"));
+  return absl::InternalError(
+      absl::StrCat(name, ": scaling is not one of the enumeration"));
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ class PhasedQuantizer : public Quantizer {
 
  private:
   Quantizer* active() const;
+  const Quantizer* maker() const override { return active(); }
 
   const RecipeState* const state_;
   const std::vector<std::unique_ptr<Quantizer>> phases_;

@@ -6,6 +6,7 @@
 #include "base/device_memory.h"
 #include "base/status_macros.h"
 #include "quantizer/all_gather.h"
+#include "quantizer/custom_quantizer.h"
 #include "quantizer/dequantize.h"
 #include "quantizer/inference_guard.h"
 #include "quantizer/quantize_many.h"
@@ -18,6 +19,11 @@ Quantizer::Quantizer(std::string name, Device device, Usages usages,
       device_(device),
       usages_(usages),
       allocator_(allocator != nullptr ? allocator : HostAllocator()) {}
+
+Quantizer::Quantizer(const CustomQuantizerArgs& args)
+    : Quantizer(args.name, args.device, args.usages, args.allocator) {
+  custom_ = true;
+}
 
 absl::Status Quantizer::CheckInput(const ConstTensorView& x) const {
   SK_RETURN_IF_ERROR(ValidateView(x, "x"));
@@ -94,7 +100,8 @@ absl::Status Quantizer::CheckInto(const ConstTensorView& x,
 }
 
 absl::Status Quantizer::QuantizeTensor(const Call& call, QuantizedTensor* out) {
-  if (out->dequantizer != nullptr && out->dequantizer != this) {
+  if (out->dequantizer != maker() &&
+      (maker()->custom_ || out->dequantizer != nullptr)) {
     return absl::InvalidArgumentError(
         absl::StrCat("out: got ", Describe(*out),
                      " of another quantizer, want one made by MakeEmpty of ",

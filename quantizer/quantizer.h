@@ -54,7 +54,8 @@
 
 namespace scalekeeper {
 
-struct QuantizeItem;  // quantizer/quantize_many.h
+struct CustomQuantizerArgs;  // quantizer/custom_quantizer.h
+struct QuantizeItem;         // quantizer/quantize_many.h
 
 class Quantizer : public Dequantizer {
  public:
@@ -131,6 +132,8 @@ class Quantizer : public Dequantizer {
     Stream stream;
   };
 
+  // Of a program's own quantizer (quantizer/custom_quantizer.h).
+  explicit Quantizer(const CustomQuantizerArgs& args);
   // The allocator is borrowed; null means the host's.
   Quantizer(std::string name, Device device, Usages usages,
             Allocator* allocator);
@@ -165,6 +168,8 @@ class Quantizer : public Dequantizer {
   friend absl::Status QuantizeMany(absl::Span<const QuantizeItem> items,
                                    Stream stream);
 
+  // Who makes, and alone understands, tensors of custom scaling.
+  virtual const Quantizer* maker() const { return this; }
   // MakeEmptyImpl of the layouts that serve the usages; whose the tensor is.
   absl::StatusOr<QuantizedTensor> MakeTensor(const EmptyCall& call) const;
   // QuantizeImpl, after a look at whose the tensor is.
@@ -179,6 +184,8 @@ class Quantizer : public Dequantizer {
   Device device_;
   Usages usages_;
   Allocator* allocator_;
+  // Its tensors are read by it alone.
+  bool custom_ = false;
   bool observing_ = true;
   bool inference_ = false;
   kernels::CastCounters* counters_ = nullptr;
@@ -191,7 +198,7 @@ class Quantizer : public Dequantizer {
 // phase. `state` and `allocator` (null: the device's default) are borrowed.
 // FailedPrecondition before Freeze; InvalidArgument for a slot that is not
 // state's; Unimplemented, naming the slot, for a scaling or format that this
-// build has no quantizer for.
+// build has no quantizer for; for custom scaling MakeCustomQuantizer's errors.
 absl::StatusOr<std::unique_ptr<Quantizer>> MakeQuantizer(
     RecipeState* state, SlotId slot, Usages usages = Usages(),
     Allocator* allocator = nullptr);

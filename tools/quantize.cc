@@ -3,17 +3,19 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "amax/recipe_state.h"
 #include "base/buffer.h"
+#include "base/json.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "quantizer/quantizer.h"
+#include "quantizer/scale_grid.h"
 #include "re2/re2.h"
-#include "base/json.h"
 
 namespace scalekeeper {
 namespace {
@@ -69,41 +71,61 @@ absl::StatusOr<Policy> PolicyOf(const Recipe& recipe, const QuantizeJob& job) {
       " names of --modules", DidYouMean(job.module, job.modules)));
 }
 
-// A recipe in which `role` has exactly this policy and nothing else is scaled.
-absl::StatusOr<Recipe> RecipeOf(const Policy& policy, Role role) {
-  PolicySpec spec;
+// The policy as a recipe says it. Groups are left out: there is one process.
+absl::StatusOr<PolicySpec> SpecOf(const Policy& policy) {
   switch (policy.scaling) {
     case Scaling::kHighPrecision:
-      spec = PolicySpec::HighPrecision({policy.high_precision_dtype});
-      break;
-    case Scaling::kDelayed: {
-      DelayedSpec delayed;
-      delayed.margin = policy.delayed.margin;
-      delayed.amax_history_len = policy.delayed.amax_history_len;
-      delayed.amax_compute_algo = policy.delayed.amax_compute_algo;
-      delayed.non_finite_amax = policy.delayed.non_finite_amax;
-      delayed.first_step = policy.delayed.first_step;
-      spec = PolicySpec::Delayed(delayed);
-      spec.format = policy.format;
-      break;
+      return PolicySpec::HighPrecision({policy.high_precision_dtype});
+    case Scaling::kDelayed:
+      return PolicySpec::Delayed(
+          {policy.delayed.margin, policy.delayed.amax_history_len,
+           policy.delayed.amax_compute_algo, policy.delayed.non_finite_amax,
+           policy.delayed.first_step});
+    case Scaling::kCurrent:
+    case Scaling::kRowwise: {
+      const CurrentSpec current = {
+          policy.current.power_2_scale,
+          static_cast<double>(policy.current.amax_epsilon), std::nullopt};
+      return policy.scaling == Scaling::kCurrent
+                 ? PolicySpec::Current(current)
+                 : PolicySpec::Rowwise({current});
     }
-    case Scaling::kCurrent: {
-      CurrentSpec current;
-      current.power_2_scale = policy.current.power_2_scale;
-      current.amax_epsilon = static_cast<double>(policy.current.amax_epsilon);
-      spec = PolicySpec::Current(current);
-      spec.format = policy.format;
-      break;
+    case Scaling::kBlock:
+      return PolicySpec::Block(
+          {policy.block.block_shape, policy.block.power_2_scale,
+           static_cast<double>(policy.block.amax_epsilon)});
+    case Scaling::kMxfp8:
+      return PolicySpec::Mxfp8(
+          {policy.mxfp8.scale_rounding, policy.mxfp8.two_dimensional});
+    case Scaling::kNvfp4: {
+      Nvfp4Spec nvfp4;
+      nvfp4.two_dimensional = policy.nvfp4.two_dimensional;
+      nvfp4.stochastic_rounding = policy.nvfp4.stochastic_rounding;
+      nvfp4.random_hadamard = policy.nvfp4.random_hadamard;
+      nvfp4.four_over_six = policy.nvfp4.four_over_six;
+      if (policy.nvfp4.stochastic_rounding) nvfp4.seed = policy.nvfp4.seed;
+      return PolicySpec::Nvfp4(nvfp4);
     }
-    default:
-      return absl::UnimplementedError(
-          absl::StrCat("scaling ", Name(policy.scaling), " is not yet built"));
+    case Scaling::kCustom:
+      break;
   }
+  return absl::UnimplementedError(absl::StrCat(
+      "scaling ", Name(policy.scaling), ": its quantizer ",
+      Quoted(policy.custom.factory), " is the program's, not this command's"));
+}
+
+// A recipe in which `role` has exactly this policy. Nothing else is scaled, but
+// for the partner of a transform, which must have it too.
+absl::StatusOr<Recipe> RecipeOf(const Policy& policy, Role role) {
+  SK_ASSIGN_OR_RETURN(PolicySpec spec, SpecOf(policy));
+  if (policy.scaling != Scaling::kHighPrecision) spec.format = policy.format;
+  const bool transforms =
+      policy.scaling == Scaling::kNvfp4 && policy.nvfp4.random_hadamard;
   RecipeSpec recipe;
   RolePoliciesSpec& defaults = recipe.defaults.emplace();
-  (role == Role::kInput    ? defaults.input
-   : role == Role::kWeight ? defaults.weight
-                           : defaults.grad) = std::move(spec);
+  if (role == Role::kInput || transforms) defaults.input = spec;
+  if (role == Role::kWeight) defaults.weight = spec;
+  if (role == Role::kGrad || transforms) defaults.grad = spec;
   defaults.all = PolicySpec::HighPrecision();
   return Recipe::Create(recipe);
 }
@@ -112,10 +134,31 @@ std::string Bytes(const Buffer& buffer) {
   return std::string(buffer.as<char>(), buffer.size());
 }
 
+// Whether there is one scale, or one beside those of the blocks.
+bool HasTensorScale(Scaling scaling) {
+  return scaling == Scaling::kDelayed || scaling == Scaling::kCurrent ||
+         scaling == Scaling::kNvfp4;
+}
+
+// "[1]", "[1000, 3]"; "[]" where there is no scale.
+std::string ScaleShape(const QuantizedTensor& tensor,
+                       const QuantizedData& data) {
+  switch (tensor.scaling) {
+    case Scaling::kHighPrecision:
+      return "[]";
+    case Scaling::kDelayed:
+    case Scaling::kCurrent:
+      return "[1]";
+    default:
+      return absl::StrCat("[", data.scales.rows, ", ", data.scales.cols, "]");
+  }
+}
+
 std::string InfoJson(const Recipe& recipe, const QuantizeJob& job,
-                     const Policy& policy, const Statistics& statistics) {
+                     const Policy& policy, const QuantizedTensor& tensor,
+                     const Statistics& statistics) {
   const bool scaled = policy.scaling != Scaling::kHighPrecision;
-  const std::string scale_shape = scaled ? "[1]" : "[]";
+  const bool has_scale = scaled && HasTensorScale(policy.scaling);
   std::string text = "{\n";
   const auto add = [&text](absl::string_view name, absl::string_view value) {
     absl::StrAppend(&text, text.size() > 2 ? ",\n" : "", "  ", JsonString(name),
@@ -131,12 +174,14 @@ std::string InfoJson(const Recipe& recipe, const QuantizeJob& job,
   add("format", JsonString(scaled ? Name(policy.format)
                                   : RecipeName(policy.high_precision_dtype)));
   add("shape", absl::StrCat("[", job.rows, ", ", job.cols, "]"));
-  add("scale_shape", scale_shape);
+  add("scale_shape", ScaleShape(tensor, *tensor.row_wise));
   add("shape_t", absl::StrCat("[", job.cols, ", ", job.rows, "]"));
-  add("scale_shape_t", scale_shape);
+  add("scale_shape_t", ScaleShape(tensor, *tensor.column_wise));
+  add("scale_type",
+      scaled ? JsonString(Name(ScaleTypeOf(policy.scaling))) : "null");
   add("amax", NumberOrName(statistics.amax()));
-  add("scale", scaled ? NumberOrName(statistics.scale) : "null");
-  add("scale_inv", scaled ? NumberOrName(statistics.scale_inv) : "null");
+  add("scale", has_scale ? NumberOrName(statistics.scale) : "null");
+  add("scale_inv", has_scale ? NumberOrName(statistics.scale_inv) : "null");
   add("underflow", NumberOrName(statistics.underflow_fraction()));
   add("saturation", NumberOrName(statistics.saturation_fraction()));
   add("sqnr_db", NumberOrName(statistics.sqnr_db()));
@@ -145,6 +190,7 @@ std::string InfoJson(const Recipe& recipe, const QuantizeJob& job,
 }
 
 std::string Summary(const QuantizeJob& job, const Policy& policy,
+                    const QuantizedTensor& tensor,
                     const Statistics& statistics) {
   const std::string what =
       absl::StrCat(job.module, "/", Name(job.role), ": ", job.rows, "x",
@@ -155,11 +201,15 @@ std::string Summary(const QuantizeJob& job, const Policy& policy,
         Name(policy.high_precision_dtype),
         " values and there is no scale (scale_inv.bin is empty)");
   }
+  const std::string scale =
+      HasTensorScale(policy.scaling)
+          ? absl::StrFormat("scale %.9g", statistics.scale)
+          : absl::StrCat("scales ", ScaleShape(tensor, *tensor.row_wise));
   return absl::StrFormat(
-      "%s%s %s, scale %.9g, amax %.9g, underflow %.2f%%, saturation %.2f%%, "
+      "%s%s %s, %s, amax %.9g, underflow %.2f%%, saturation %.2f%%, "
       "SQNR %.2f dB, %d non-finite",
-      what, Name(policy.scaling), Name(policy.format), statistics.scale,
-      statistics.amax(), 100 * statistics.underflow_fraction(),
+      what, Name(policy.scaling), Name(policy.format), scale, statistics.amax(),
+      100 * statistics.underflow_fraction(),
       100 * statistics.saturation_fraction(), statistics.sqnr_db(),
       statistics.non_finite);
 }
@@ -183,6 +233,7 @@ absl::StatusOr<QuantizedFiles> QuantizeValues(const Recipe& recipe,
   SK_ASSIGN_OR_RETURN(Recipe own, RecipeOf(policy, job.role));
   SK_ASSIGN_OR_RETURN(const std::unique_ptr<RecipeState> state,
                       RecipeState::Create(std::move(own), {}));
+  SK_RETURN_IF_ERROR(state->SetStep(job.step));
   SK_ASSIGN_OR_RETURN(const ModuleSlots slots, state->AddModule(job.module));
   SK_RETURN_IF_ERROR(state->Freeze());
   SK_ASSIGN_OR_RETURN(
@@ -206,9 +257,16 @@ absl::StatusOr<QuantizedFiles> QuantizeValues(const Recipe& recipe,
       {"scale_inv.bin", Bytes(tensor.row_wise->scale_inv)},
       {"codes_t.bin", Bytes(tensor.column_wise->codes)},
       {"scale_inv_t.bin", Bytes(tensor.column_wise->scale_inv)},
-      {"info.json", InfoJson(recipe, job, policy, statistics)},
   };
-  result.summary = Summary(job, policy, statistics);
+  if (policy.scaling == Scaling::kNvfp4) {
+    result.files.push_back(
+        {"tensor_scale_inv.bin", Bytes(tensor.row_wise->tensor_scale_inv)});
+    result.files.push_back({"tensor_scale_inv_t.bin",
+                            Bytes(tensor.column_wise->tensor_scale_inv)});
+  }
+  result.files.push_back(
+      {"info.json", InfoJson(recipe, job, policy, tensor, statistics)});
+  result.summary = Summary(job, policy, tensor, statistics);
   return result;
 }
 

@@ -36,7 +36,8 @@ struct QuantizeJob {
 using NamedContents = std::pair<std::string, std::string>;
 
 struct QuantizedFiles {
-  // codes.bin, scale_inv.bin, codes_t.bin, scale_inv_t.bin, info.json.
+  // codes.bin, scale_inv.bin, codes_t.bin, scale_inv_t.bin; of NVFP4 also
+  // tensor_scale_inv.bin, tensor_scale_inv_t.bin; info.json.
   std::vector<NamedContents> files;
   std::string summary;  // one line for people
 };

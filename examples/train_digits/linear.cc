@@ -20,9 +20,9 @@ Linear::Linear(RecipeState* state, std::string name, ModuleSlots slots,
 
 absl::Status Linear::MakeQuantizers() {
   for (const Role role : kRoles) {
-    SK_ASSIGN_OR_RETURN(operand(role).quantizer,
-                        MakeQuantizer(state_, slots_.slot(role), Usages(),
-                                      options_.allocator));
+    SK_ASSIGN_OR_RETURN(
+        operand(role).quantizer,
+        MakeQuantizer(state_, slots_.slot(role), Usages(), options_.allocator));
   }
   SK_RETURN_IF_ERROR(parameters_on_device_.Reserve(
       state_->device(), ParameterCount(options_.in, options_.out), 1));
@@ -64,6 +64,7 @@ absl::Status Linear::Multiply(Gemm gemm,
   const GemmPolicy& policy = state_->gemm_policy(name_, gemm);
   if (policy.high_precision) return Matmul(a, b, out, options, Stream{});
   options.fast_accum = policy.fast_accum;
+  options.emulate = policy.emulate;
   return Matmul(*a8, *b8, out, options, Stream{});
 }
 
@@ -91,8 +92,8 @@ absl::Status Linear::Forward(ConstTensorView x, Activation activation,
       operand(role).quantizer->set_usages(
           GetLinearUsages(*state_, name_, options_.needs_dx).of(role));
     }
-    SK_ASSIGN_OR_RETURN(
-        input8, operand(Role::kInput).quantizer->Quantize(x, Stream{}));
+    SK_ASSIGN_OR_RETURN(input8,
+                        operand(Role::kInput).quantizer->Quantize(x, Stream{}));
     SK_ASSIGN_OR_RETURN(
         weight8,
         operand(Role::kWeight).quantizer->Quantize(Weight(), Stream{}));
@@ -132,15 +133,20 @@ absl::StatusOr<std::vector<Linear::Report>> Linear::Reports(
     const Quantizer* quantizer;
     ConstTensorView tensor;
   };
-  const Entry entries[] = {{slots_.input, operand(Role::kInput).quantizer.get(), x},
-                           {slots_.weight, operand(Role::kWeight).quantizer.get(), Weight()},
-                           {slots_.grad, operand(Role::kGrad).quantizer.get(), dy}};
+  const Entry entries[] = {
+      {slots_.input, operand(Role::kInput).quantizer.get(), x},
+      {slots_.weight, operand(Role::kWeight).quantizer.get(), Weight()},
+      {slots_.grad, operand(Role::kGrad).quantizer.get(), dy}};
   std::vector<Report> reports;
   for (const Entry& entry : entries) {
     const Policy& policy = state_->policy(entry.slot);
     if (policy.scaling == Scaling::kHighPrecision) continue;
-    SK_ASSIGN_OR_RETURN(Statistics statistics,
-                        entry.quantizer->Measure(entry.tensor, Stream{}));
+    const absl::StatusOr<Statistics> measured =
+        entry.quantizer->Measure(entry.tensor, Stream{});
+    // A program's own quantizer need not measure.
+    if (absl::IsUnimplemented(measured.status())) continue;
+    SK_RETURN_IF_ERROR(measured.status());
+    const Statistics& statistics = *measured;
     Report report;
     report.quantizer = state_->name(entry.slot);
     report.scaling =
@@ -164,9 +170,9 @@ absl::StatusOr<std::vector<float>> Linear::SharedScales(bool reduced) {
                           state_->Scale(slots_.slot(role), Stream{}));
       scales.push_back(scale);
     } else if (policy.scaling == Scaling::kCurrent && role == Role::kWeight) {
-      SK_ASSIGN_OR_RETURN(Statistics statistics,
-                          operand(Role::kWeight).quantizer->Measure(
-                              Weight(), Stream{}));
+      SK_ASSIGN_OR_RETURN(
+          Statistics statistics,
+          operand(Role::kWeight).quantizer->Measure(Weight(), Stream{}));
       scales.push_back(statistics.scale);
     }
   }

@@ -103,6 +103,11 @@ std::map<std::string, Communicator*> BindGroups(const ResolvedModules& resolved,
       const AmaxReductionPolicy& reduction =
           resolved.at(phase, module).amax_reduction;
       if (reduction.enabled) groups[reduction.group] = communicator;
+      for (const Role role : kRoles) {
+        const std::string& group =
+            AmaxGroupOf(resolved.at(phase, module).policy(role));
+        if (!group.empty()) groups[group] = communicator;
+      }
     }
   }
   return groups;

@@ -330,6 +330,42 @@ TEST(RecipeStateTest, SlotsLieInNaturalOrderWhateverTheOrderOfAdding) {
   EXPECT_EQ(state->View(ten.input).amax, state->View(two.input).amax + 3);
 }
 
+TEST(RecipeStateTest, AFamilyLiesInTheOrderOfItsNumbers) {
+  auto state = MakeState(DelayedRecipe(""));
+  ASSERT_THAT(state->AddModule("zebra"), IsOk());
+  const std::vector<ModuleSlots> experts =
+      ValueOrDie(state->AddModules("experts", 12));
+  const std::vector<ModuleSlots> fc2 =
+      ValueOrDie(state->AddModules("moe", 2, "fc2"));
+  ASSERT_THAT(state->AddModule("aardvark"), IsOk());
+  ASSERT_THAT(state->Freeze(), IsOk());
+  ASSERT_EQ(experts.size(), 12u);
+  for (size_t i = 0; i < experts.size(); ++i) {
+    EXPECT_EQ(state->name(experts[i].weight),
+              absl::StrCat("experts.", i, "/weight"));
+    EXPECT_EQ(state->View(experts[i].input).amax,
+              state->View(experts[0].input).amax + 3 * i);
+    EXPECT_EQ(state->View(experts[i].grad).scale,
+              state->View(experts[0].input).scale + 3 * i + 2);
+  }
+  EXPECT_EQ(state->name(fc2[1].input), "moe.1.fc2/input");
+}
+
+TEST(RecipeStateTest, AFamilyIsAddedAsAWholeOrNotAtAll) {
+  auto state = MakeState(DelayedRecipe(""));
+  ASSERT_THAT(state->AddModule("experts.2"), IsOk());
+  EXPECT_THAT(state->AddModules("experts", 4),
+              StatusIs(kInvalidArgument, HasSubstr("\"experts.2\"")));
+  EXPECT_EQ(state->slot_count(), 3u);
+  EXPECT_THAT(state->AddModules("experts", 0),
+              StatusIs(kInvalidArgument, HasSubstr("count 0")));
+  EXPECT_THAT(state->AddModules("", 4),
+              StatusIs(kInvalidArgument, HasSubstr("family")));
+  ASSERT_THAT(state->Freeze(), IsOk());
+  EXPECT_THAT(state->AddModules("late", 4),
+              StatusIs(kFailedPrecondition, HasSubstr("after Freeze")));
+}
+
 TEST(RecipeStateTest, MisuseIsNamed) {
   auto state = MakeState(DelayedRecipe(""));
   EXPECT_THAT(

@@ -57,9 +57,9 @@ TEST(PlanFileTest, RefusesAnotherChipOrVersion) {
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("cuBLASLt version '130100'")));
   EXPECT_THAT(
-      ParsePlans(absl::StrReplaceAll(text, {{"plans 1", "plans 2"}}), kChip),
+      ParsePlans(absl::StrReplaceAll(text, {{"plans 2", "plans 3"}}), kChip),
       StatusIs(absl::StatusCode::kFailedPrecondition,
-               HasSubstr("format version '2'")));
+               HasSubstr("format version '3'")));
 }
 
 TEST(PlanFileTest, RefusesADamagedFile) {

@@ -89,6 +89,27 @@ inline Policy BlockPolicy(Scaling scaling, Format format) {
   return policy;
 }
 
+inline Policy Fp32Blocks(BlockShape shape) {
+  Policy policy = BlockPolicy(Scaling::kBlock, Format::kE4M3);
+  policy.block.block_shape = shape;
+  return policy;
+}
+inline Policy Mxfp8Policy(ScaleRounding rounding = ScaleRounding::kUp) {
+  Policy policy = BlockPolicy(Scaling::kMxfp8, Format::kE4M3);
+  policy.mxfp8.scale_rounding = rounding;
+  return policy;
+}
+inline Policy Nvfp4Policy() {
+  return BlockPolicy(Scaling::kNvfp4, Format::kE2M1);
+}
+inline Policy RowwisePolicy() {
+  return BlockPolicy(Scaling::kRowwise, Format::kE4M3);
+}
+inline std::vector<Policy> AllBlockPolicies() {
+  return {RowwisePolicy(), Fp32Blocks(BlockShape::k1x128),
+          Fp32Blocks(BlockShape::k128x128), Mxfp8Policy(), Nvfp4Policy()};
+}
+
 // Codes one by one, whether packed or not.
 inline std::vector<uint8_t> UnpackedCodes(const QuantizedTensor& q,
                                           bool column_wise) {

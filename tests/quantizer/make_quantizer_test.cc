@@ -7,6 +7,7 @@
 #include "numerics/amax.h"
 #include "quantizer/quantizer.h"
 #include "tests/quantizer/quantizer_testing.h"
+#include "tests/testing/counting_allocator.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/test_tensor.h"
 
@@ -48,23 +49,6 @@ TEST(MakeQuantizerTest, FormatPerRole) {  // B13
   }
 }
 
-// Counts what it hands out, and can run dry.
-class CountingAllocator : public Allocator {
- public:
-  absl::StatusOr<void*> Allocate(size_t bytes) override {
-    if (dry) return absl::ResourceExhaustedError("dry");
-    ++allocations;
-    return HostAllocator()->Allocate(bytes);
-  }
-  void Deallocate(void* data, size_t bytes) override {
-    HostAllocator()->Deallocate(data, bytes);
-  }
-  Device device() const override { return Device::Host(); }
-
-  int allocations = 0;
-  bool dry = false;
-};
-
 TEST(MakeQuantizerTest, TensorsComeFromTheGivenAllocator) {
   OneModule module = FrozenModule(UnitRecipe());
   CountingAllocator allocator;
@@ -72,7 +56,7 @@ TEST(MakeQuantizerTest, TensorsComeFromTheGivenAllocator) {
       MakeQuantizer(module.state.get(), module.slots.input, kBoth, &allocator));
   TestTensor x = TestTensor::Row(DType::kF32, {1.0f});
   QuantizedTensor q = ValueOrDie(quantizer->Quantize(x.view(), kStream));
-  const int after_first = allocator.allocations;
+  const int64_t after_first = allocator.allocations;
   EXPECT_GT(after_first, 0);
   EXPECT_THAT(quantizer->QuantizeInto(x.view(), &q, nullptr, kStream), IsOk());
   EXPECT_EQ(allocator.allocations, after_first);  // nothing in a step

@@ -213,6 +213,47 @@ TEST_F(QuantizeTest, RulesByLayerNeedAllModules) {
   EXPECT_THAT(stderr_.str(), HasSubstr("did you mean \"layers.4.fc1\""));
 }
 
+TEST_F(QuantizeTest, EveryScalingWritesCompactScales) {
+  struct Case {
+    const char* policy;
+    const char* shape;               // of the row-wise scales
+    const char* shape_t;             // of the column-wise ones
+    size_t codes, scales, scales_t;  // bytes
+  };
+  for (const Case& c : std::vector<Case>{
+           {"rowwise {}", "[3, 1]", "[129, 1]", 387, 12, 516},
+           {"block { block_shape: B1X128 }", "[3, 2]", "[129, 1]", 387, 24,
+            516},
+           {"block { block_shape: B128X128 }", "[1, 2]", "[2, 1]", 387, 8, 8},
+           {"mxfp8 {}", "[3, 5]", "[129, 1]", 387, 15, 129},
+           {"nvfp4 {}", "[3, 9]", "[129, 1]", 195, 27, 129}}) {
+    SCOPED_TRACE(c.policy);
+    const std::string recipe =
+        RecipeFile("defaults { all { " + std::string(c.policy) + " } }");
+    ASSERT_EQ(Run(recipe, WriteFloats(std::vector<float>(387, 3.0f)), "3x129"),
+              kExitOk)
+        << stderr_.str();
+    EXPECT_EQ(Result("codes.bin").size(), c.codes);
+    EXPECT_EQ(Result("scale_inv.bin").size(), c.scales);
+    EXPECT_EQ(Result("scale_inv_t.bin").size(), c.scales_t);
+    const std::string info = Result("info.json");
+    EXPECT_THAT(info, HasSubstr("\"scale_shape\": " + std::string(c.shape)));
+    EXPECT_THAT(info,
+                HasSubstr("\"scale_shape_t\": " + std::string(c.shape_t)));
+  }
+  EXPECT_EQ(ResultFloat("tensor_scale_inv.bin"), 1.0f / 896);
+  EXPECT_EQ(ResultFloat("tensor_scale_inv_t.bin"), 1.0f / 896);
+}
+
+TEST_F(QuantizeTest, OneOfTwoTransformedOperands) {
+  const std::string x = WriteFloats(std::vector<float>(32, 1.5f));
+  ASSERT_EQ(Run("nvfp4", x, "16x2", {"--role=grad", "--step=3"}), kExitOk)
+      << stderr_.str();
+  EXPECT_THAT(Result("info.json"), HasSubstr("\"format\": \"E2M1\""));
+  EXPECT_EQ(Run("nvfp4", x, "8x4"), kExitFindings);
+  EXPECT_THAT(stderr_.str(), HasSubstr("rows: got 8"));
+}
+
 TEST_F(QuantizeTest, DataThatDoesNotFitIsAFinding) {
   EXPECT_EQ(Run("tensorwise", WriteFloats({1, 2, 3}), "2x2"), kExitFindings);
   EXPECT_THAT(stderr_.str(),
