@@ -1,11 +1,12 @@
-// The one verb that amax state needs from a process group: max of uint32.
+// What the library needs from a process group: the maximum of uint32 words, and
+// for quantized tensors that are gathered, bytes put one after the other.
 //
 // Ownership: borrowed by RecipeState, must outlive it. One Communicator object
 // is one rank's handle. Threads: a handle is used by one thread at a time;
 // different ranks' handles from different threads.
 //
-// Outcome: every rank of the group calls AllReduceMax with the same count, in
-// the same order. Either all of them get the maximum, or none does: then data
+// Outcome: every rank of the group makes the same calls with the same counts,
+// in the same order. Either all of them get the result, or none does: then data
 // is unchanged and the Status says why (DeadlineExceeded when a rank did not
 // come in time, FailedPrecondition for unequal counts). After a failure the
 // group is broken: every later call on any rank returns that first error at
@@ -18,6 +19,7 @@
 #ifndef SCALEKEEPER_AMAX_COMMUNICATOR_H_
 #define SCALEKEEPER_AMAX_COMMUNICATOR_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -39,6 +41,12 @@ class Communicator {
   // call synchronizes, and so does any call with host memory.
   virtual absl::Status AllReduceMax(absl::Span<uint32_t> data,
                                     Stream stream) = 0;
+
+  // receive[r * bytes, (r + 1) * bytes) = what rank r sends, on `stream`.
+  // Memory of the device that the group is for (in-process: the host's), not
+  // overlapping. Unimplemented where a communicator has none.
+  virtual absl::Status AllGather(const void* send, void* receive, size_t bytes,
+                                 Stream stream);
 
   // What it offers to steps that are queued on a GPU; null: nothing. The same
   // on every rank.

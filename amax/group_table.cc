@@ -1,5 +1,6 @@
 #include "amax/group_table.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -25,25 +26,45 @@ std::string DescribeSlot(const SlotTable& table, int32_t slot) {
   return absl::StrJoin(parts, " | ");
 }
 
+// Whether arena slot `slot` is reduced over `group` in some phase.
+bool IsReducedOver(const SlotTable& table, int32_t slot,
+                   absl::string_view group) {
+  for (int phase = 0; phase < table.phases(); ++phase) {
+    const uint32_t g = table.group(phase, slot);
+    if (g < table.groups().size() && table.groups()[g] == group) return true;
+  }
+  return false;
+}
+
+bool IsSyncedOver(const SlotTable& table, int32_t slot,
+                  absl::string_view group) {
+  const std::vector<Policy>& policies = table.policies(slot);
+  return std::any_of(policies.begin(), policies.end(),
+                     [&](const Policy& p) { return AmaxGroupOf(p) == group; });
+}
+
 }  // namespace
 
 AgreementTable DescribeGroup(const Recipe& recipe, const SlotTable& table,
-                             uint32_t group) {
+                             absl::string_view group) {
   AgreementTable out;
   out.recipe = recipe.ToString();
   out.recipe_fingerprint = recipe.fingerprint();
   for (int32_t slot : table.arena_slots()) {
-    for (int phase = 0; phase < table.phases(); ++phase) {
-      if (table.group(phase, slot) != group) continue;
-      out.slots.push_back({table.name(slot), DescribeSlot(table, slot)});
-      break;
-    }
+    if (!IsReducedOver(table, slot, group)) continue;
+    out.slots.push_back({table.name(slot), DescribeSlot(table, slot)});
+  }
+  for (int32_t slot : table.synced_slots()) {
+    // Once, though a slot may be in the group in both ways.
+    if (!IsSyncedOver(table, slot, group) || IsReducedOver(table, slot, group))
+      continue;
+    out.slots.push_back({table.name(slot), DescribeSlot(table, slot)});
   }
   return out;
 }
 
 uint64_t GroupFingerprint(const Recipe& recipe, const SlotTable& table,
-                          uint32_t group) {
+                          absl::string_view group) {
   std::vector<uint64_t> policies;
   for (uint32_t set = 0; set < table.policy_set_count(); ++set) {
     uint64_t hash = 0;
@@ -54,19 +75,22 @@ uint64_t GroupFingerprint(const Recipe& recipe, const SlotTable& table,
   }
   uint64_t hash = HashBytes(0, recipe.fingerprint());
   for (int32_t slot : table.arena_slots()) {
-    bool member = false;
+    if (!IsReducedOver(table, slot, group)) continue;
     uint64_t groups = 0;
     for (int phase = 0; phase < table.phases(); ++phase) {
       const uint32_t g = table.group(phase, slot);
-      member = member || g == group;
       groups =
           HashBytes(groups, g < table.groups().size() ? table.groups()[g]
                                                       : absl::string_view());
     }
-    if (!member) continue;
     hash = HashBytes(hash, table.name(slot));
     hash = MixBits(hash ^ policies[table.policy_set(slot)]);
     hash = MixBits(hash ^ groups);
+  }
+  for (int32_t slot : table.synced_slots()) {
+    if (!IsSyncedOver(table, slot, group)) continue;
+    hash = HashBytes(hash, table.name(slot));
+    hash = MixBits(hash ^ policies[table.policy_set(slot)]);
   }
   return hash;
 }

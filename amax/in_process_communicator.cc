@@ -24,7 +24,22 @@ class MeetingPlace {
 
   int size() const { return static_cast<int>(present_.size()); }
 
-  absl::Status AllReduceMax(int rank, absl::Span<uint32_t> data) {
+  // What a rank brings to a collective.
+  struct Arrival {
+    bool here = false;
+    absl::Span<uint32_t> data;   // of a reduction
+    const char* send = nullptr;  // of a gathering
+    char* receive = nullptr;
+    size_t bytes = 0;
+
+    bool gathers() const { return receive != nullptr; }
+    size_t count() const { return gathers() ? bytes : data.size(); }
+    std::string Describe() const {
+      return absl::StrCat(count(), gathers() ? " bytes to gather" : " words");
+    }
+  };
+
+  absl::Status Meet(int rank, Arrival arrival) {
     std::unique_lock<std::mutex> lock(mutex_);
     if (!broken_.ok()) return broken_;
     Arrival& mine = present_[static_cast<size_t>(rank)];
@@ -33,7 +48,8 @@ class MeetingPlace {
           "rank ", rank, " of the in-process group is in collective ",
           sequence_, " already: a handle is used by one thread at a time"));
     }
-    mine = {true, data};
+    arrival.here = true;
+    mine = arrival;
     ++arrived_;
     const uint64_t sequence = sequence_;
     if (arrived_ == size()) {
@@ -44,8 +60,8 @@ class MeetingPlace {
       const auto over = [&] { return sequence_ != sequence || !broken_.ok(); };
       if (!changed_.wait_until(lock, limit, over)) {
         Break(absl::DeadlineExceededError(absl::StrCat(
-            "in-process collective ", sequence_, " of ", data.size(),
-            " words: ", AbsentRanks(), " of ", size(), " did not come within ",
+            "in-process collective ", sequence_, " of ", arrival.Describe(),
+            ": ", AbsentRanks(), " of ", size(), " did not come within ",
             absl::FormatDuration(deadline_))));
       }
     }
@@ -63,35 +79,50 @@ class MeetingPlace {
   }
 
  private:
-  struct Arrival {
-    bool here = false;
-    absl::Span<uint32_t> data;
-  };
-
   // All ranks are here and sleep: their data is ours until the sequence moves.
   void Complete() {
-    const size_t count = present_[0].data.size();
+    const Arrival& first = present_[0];
     for (size_t r = 1; r < present_.size(); ++r) {
-      if (present_[r].data.size() != count) {
-        Break(absl::FailedPreconditionError(absl::StrCat(
-            "in-process collective ", sequence_, ": rank 0 brings ", count,
-            " words, rank ", r, " brings ", present_[r].data.size())));
+      if (present_[r].count() != first.count() ||
+          present_[r].gathers() != first.gathers()) {
+        Break(absl::FailedPreconditionError(
+            absl::StrCat("in-process collective ", sequence_,
+                         ": rank 0 brings ", first.Describe(), ", rank ", r,
+                         " brings ", present_[r].Describe())));
         return;
       }
     }
+    if (first.gathers()) {
+      Gather();
+    } else {
+      Reduce();
+    }
+    for (Arrival& rank : present_) rank = {};
+    arrived_ = 0;
+    ++sequence_;
+    changed_.notify_all();
+  }
+
+  void Gather() {
+    for (const Arrival& to : present_) {
+      char* place = to.receive;
+      for (const Arrival& from : present_) {
+        place = std::copy_n(from.send, from.bytes, place);
+      }
+    }
+  }
+
+  void Reduce() {
+    const size_t count = present_[0].data.size();
     maximum_.assign(present_[0].data.begin(), present_[0].data.end());
     for (const Arrival& rank : present_) {
       for (size_t i = 0; i < count; ++i) {
         maximum_[i] = std::max(maximum_[i], rank.data[i]);
       }
     }
-    for (Arrival& rank : present_) {
+    for (const Arrival& rank : present_) {
       std::copy(maximum_.begin(), maximum_.end(), rank.data.begin());
-      rank = {};
     }
-    arrived_ = 0;
-    ++sequence_;
-    changed_.notify_all();
   }
 
   void Break(absl::Status status) {
@@ -128,7 +159,22 @@ class InProcessCommunicator : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return place_->size(); }
   absl::Status AllReduceMax(absl::Span<uint32_t> data, Stream) override {
-    return place_->AllReduceMax(rank_, data);
+    MeetingPlace::Arrival mine;
+    mine.data = data;
+    return place_->Meet(rank_, mine);
+  }
+  absl::Status AllGather(const void* send, void* receive, size_t bytes,
+                         Stream) override {
+    if (bytes != 0 && (send == nullptr || receive == nullptr)) {
+      return absl::InvalidArgumentError(
+          "AllGather: got a null pointer, want memory of the host");
+    }
+    static char nowhere;  // no bytes are written to it
+    MeetingPlace::Arrival mine;
+    mine.send = static_cast<const char*>(send);
+    mine.receive = bytes == 0 ? &nowhere : static_cast<char*>(receive);
+    mine.bytes = bytes;
+    return place_->Meet(rank_, mine);
   }
 
  private:

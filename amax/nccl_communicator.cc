@@ -128,6 +128,17 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
                      : ReduceHostWords(data);
   }
 
+  absl::Status AllGather(const void* send, void* receive, size_t bytes,
+                         Stream stream) override {
+    if (!broken_.ok()) return broken_;
+    if (bytes == 0) return absl::OkStatus();
+    SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard,
+                        CudaDeviceGuard::Enter(handle_->device()));
+    return Queued(ncclAllGather(send, receive, bytes, ncclUint8, handle_->get(),
+                                AsCudaStream(stream)),
+                  "ncclAllGather", bytes, stream, "AllGather");
+  }
+
   Device device() const override { return Device::Cuda(handle_->device()); }
 
   absl::Status QueueMax(const uint32_t* send, uint32_t* receive, size_t count,
@@ -191,11 +202,15 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
   absl::Status Reduce(const void* send, void* receive, size_t count,
                       ncclDataType_t type, Stream stream,
                       absl::string_view what) {
-    const ncclResult_t result =
-        ncclAllReduce(send, receive, count, type, ncclMax, handle_->get(),
-                      AsCudaStream(stream));
-    if (absl::Status status = handle_->Await(result, "ncclAllReduce");
-        !status.ok()) {
+    return Queued(ncclAllReduce(send, receive, count, type, ncclMax,
+                                handle_->get(), AsCudaStream(stream)),
+                  "ncclAllReduce", count, stream, what);
+  }
+
+  // After a collective of `count` words or bytes was queued.
+  absl::Status Queued(ncclResult_t result, absl::string_view call, size_t count,
+                      Stream stream, absl::string_view what) {
+    if (absl::Status status = handle_->Await(result, call); !status.ok()) {
       return GiveUp(
           absl::Status(status.code(),
                        absl::StrCat(DescribeReduction(what, sequence_, count),
@@ -288,8 +303,9 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
 
   std::string DescribeReduction(absl::string_view what, uint64_t sequence,
                                 size_t count) const {
-    return absl::StrCat(what, ": NCCL reduction ", sequence, " of ", count,
-                        " words on rank ", rank(), " of ", size());
+    return absl::StrCat(what, ": NCCL collective ", sequence, " of ", count,
+                        what == "AllGather" ? " bytes" : " words", " on rank ",
+                        rank(), " of ", size());
   }
 
   absl::Status Overdue() const {

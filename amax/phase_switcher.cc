@@ -28,8 +28,7 @@ Policy DelayedPolicy(const std::vector<Policy>& policies, int phase) {
 
 SlotUse UseOf(const Policy& policy) {
   if (IsDelayed(policy)) return SlotUse::kDelayed;
-  return policy.scaling == Scaling::kCurrent ? SlotUse::kWatched
-                                             : SlotUse::kNone;
+  return ScalesItself(policy.scaling) ? SlotUse::kWatched : SlotUse::kNone;
 }
 
 bool MeasuresFirst(const Policy& policy) {

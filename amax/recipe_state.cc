@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "amax/agreement.h"
+#include "amax/amax_group.h"
 #include "amax/arena.h"
 #include "amax/device_steps.h"
 #include "amax/group_table.h"
@@ -77,6 +78,14 @@ absl::Status RecipeState::Rep::CheckGroupsAreBound() const {
   for (const std::string& name : table.groups()) {
     if (options.groups.count(name) == 0) lacking.push_back(name);
   }
+  for (const std::string& name : table.amax_groups()) {
+    if (options.groups.count(name) == 0) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "amax_group: the recipe names ", QuotedList(table.amax_groups()),
+          ", but no communicator is bound to \"", name, "\"; bound are ",
+          QuotedList(bound)));
+    }
+  }
   if (lacking.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "amax_reduction.group: the recipe reduces over ", QuotedList(lacking),
@@ -97,6 +106,13 @@ absl::Status RecipeState::Rep::Allocate() {
                          recipe.ActivePhase(step_before_freeze));
   arena->view().step->step = step_before_freeze;
   queued_step = step_before_freeze;
+  amax_groups.clear();
+  for (const std::string& name : table.amax_groups()) {
+    const auto bound = options.groups.find(name);
+    if (bound == options.groups.end()) continue;
+    amax_groups[name] = std::make_unique<AmaxGroup>(name, bound->second,
+                                                    options.device, allocator);
+  }
   RehashScalesHost(arena->view());
   if (on_host) return absl::OkStatus();
   std::vector<DeviceSteps::Group> groups;
@@ -115,11 +131,12 @@ absl::Status RecipeState::Rep::Allocate() {
 absl::Status RecipeState::Rep::Agree(const absl::Status& local) const {
   absl::Status status = local;
   for (const auto& [name, communicator] : options.groups) {
-    const uint32_t group = GroupIndex(name);
     const absl::Status agreed = Annotate(
         AgreeOnTable(communicator, Stream{}, status,
-                     local.ok() ? GroupFingerprint(recipe, table, group) : 0,
-                     [&] { return DescribeGroup(recipe, table, group); }),
+                     local.ok() ? GroupFingerprint(recipe, table, name) : 0,
+                     [&, group = absl::string_view(name)] {
+                       return DescribeGroup(recipe, table, group);
+                     }),
         absl::StrCat("Freeze, group \"", name, "\""));
     if (status.ok()) status = agreed;
   }
@@ -452,6 +469,18 @@ const GemmPolicy& RecipeState::gemm_policy(absl::string_view module,
                              "\" was not added to this RecipeState"));
   }
   return *policy;
+}
+
+AmaxGroup* RecipeState::amax_group(absl::string_view name) const {
+  const auto it = rep_->amax_groups.find(name);
+  return it == rep_->amax_groups.end() ? nullptr : it->second.get();
+}
+
+bool RecipeState::inference() const { return rep_->options.inference; }
+
+const int64_t* RecipeState::StepWord() const {
+  if (!frozen()) return nullptr;
+  return &rep_->StateArena().view().step->step;
 }
 
 SlotView RecipeState::View(SlotId slot) const {

@@ -34,10 +34,11 @@
 // and group count from the next update on. If the format changes, the scale is
 // made anew from the window at once, or, when that is empty, first_step decides
 // as for a new slot. A slot that is not `delayed` in a phase keeps scale and
-// window for later. With `current` scaling it is watched: it observes, and when
-// it is delayed in another phase it stays in its group, so that an inf or NaN
-// raises its flag on all ranks; one that is never delayed is not reduced and
-// raises its flag on this rank alone. Otherwise it contributes 0.
+// window for later. With `current`, row or block scaling it is watched: it
+// observes, and when it is delayed in another phase it stays in its group, so
+// that an inf or NaN raises its flag on all ranks; one that is never delayed is
+// not reduced and raises its flag on this rank alone. Otherwise it contributes
+// 0.
 //
 // On a GPU a step is queued: EndStep returns before it has run, and can be
 // captured in a CUDA graph, the first one included. Its Status covers what is
@@ -82,6 +83,8 @@
 
 namespace scalekeeper {
 
+class AmaxGroup;
+
 // Names a slot in the order of AddModule / AddSlot calls; stays valid until the
 // RecipeState is destroyed.
 struct SlotId {
@@ -100,10 +103,15 @@ struct RecipeStateOptions {
   Device device;
   Allocator* allocator = nullptr;  // null: the device's default
   // Group name -> this rank's communicator, borrowed. With an empty map every
-  // group is this process alone; otherwise each enabled group must be bound.
+  // group is this process alone; otherwise each enabled group, and each
+  // amax_group that a policy names, must be bound.
   std::map<std::string, Communicator*> groups;
   // Between GPUs; RecipeState::Describe tells what was chosen.
   Exchange exchange = Exchange::kAuto;
+  // The process only infers, from beginning to end: its quantizers observe
+  // nothing, and make row-wise data alone where they make any
+  // (quantizer/inference_guard.h is the same for a part of a program).
+  bool inference = false;
 };
 
 // What a group sends per step: reduce `data` with uint32 max over the group.
@@ -195,13 +203,21 @@ class RecipeState {
   // One per phase of the recipe; after Freeze.
   const std::vector<Policy>& policies(SlotId slot) const;
   int active_phase() const;
+  bool inference() const;
+  // What reduces the amaxes of an amax_group over its ranks (quantizers use
+  // it). Null before Freeze, and where no communicator is bound to the name.
+  AmaxGroup* amax_group(absl::string_view name) const;
   const GemmPolicy& gemm_policy(absl::string_view module, Gemm gemm) const;
 
   // Device words of a slot whose policy is `delayed` in some phase. A slot with
-  // `current` scaling has only an amax word: a non-finite amax there raises the
-  // slot's flag, on this rank. Null pointers for the others, which observe
-  // nothing. After Freeze.
+  // `current`, row or block scaling has only an amax word: a non-finite amax
+  // there raises the slot's flag, on this rank. Null pointers for the others,
+  // which observe nothing. After Freeze.
   SlotView View(SlotId slot) const;
+  // The device word that holds step(), for kernels whose numbers depend on it:
+  // EndStep moves it on as part of the step (replays of a graph, too). After
+  // Freeze; null before.
+  const int64_t* StepWord() const;
   // Host copies, for people and tests; synchronizes.
   absl::StatusOr<float> Scale(SlotId slot, Stream stream) const;
   // The window's amaxes as bits, oldest first.

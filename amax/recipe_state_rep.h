@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "amax/amax_group.h"
 #include "amax/arena.h"
 #include "amax/device_steps.h"
 #include "amax/phase_switcher.h"
@@ -115,6 +118,8 @@ struct RecipeState::Rep {
   std::unique_ptr<Arena> arena;
   std::unique_ptr<DeviceSteps> steps;  // on a GPU
   PhaseSwitcher phases;
+  // The bound ones.
+  std::map<std::string, std::unique_ptr<AmaxGroup>, std::less<>> amax_groups;
   int64_t step_before_freeze = 0;
 
   bool packed = false;

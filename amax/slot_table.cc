@@ -28,10 +28,13 @@ absl::Status CheckName(absl::string_view call, absl::string_view what,
                    "\", want a name without control characters"));
 }
 
-bool InSomePhase(Scaling scaling, const std::vector<Policy>& policies) {
+template <typename Predicate>
+bool InSomePhase(const std::vector<Policy>& policies, Predicate predicate) {
   return std::any_of(policies.begin(), policies.end(),
-                     [&](const Policy& p) { return p.scaling == scaling; });
+                     [&](const Policy& p) { return predicate(p.scaling); });
 }
+
+bool IsDelayed(Scaling scaling) { return scaling == Scaling::kDelayed; }
 
 }  // namespace
 
@@ -128,7 +131,7 @@ void SlotTable::ResolvePolicies() {
       policy_sets_.push_back(std::move(policies));
     }
     slot.policy_set = it->second;
-    slot.delayed = InSomePhase(Scaling::kDelayed, policy_sets_[it->second]);
+    slot.delayed = InSomePhase(policy_sets_[it->second], IsDelayed);
   }
 }
 
@@ -164,7 +167,8 @@ void SlotTable::ResolveGroups() {
   }
 }
 
-void SlotTable::OrderArena() {
+void SlotTable::Sort(const std::function<uint32_t(int32_t)>& first_key,
+                     std::vector<int32_t>* slots) const {
   std::vector<uint32_t> by_name(modules_.size());
   std::iota(by_name.begin(), by_name.end(), 0u);
   std::sort(by_name.begin(), by_name.end(), [&](uint32_t a, uint32_t b) {
@@ -173,25 +177,38 @@ void SlotTable::OrderArena() {
   std::vector<uint32_t> rank(modules_.size());
   for (uint32_t i = 0; i < by_name.size(); ++i) rank[by_name[i]] = i;
 
+  const auto key = [&](int32_t slot) {
+    const Slot& s = Get(slot);
+    return std::make_tuple(first_key(slot), rank[s.module], s.role, s.extra);
+  };
+  std::sort(slots->begin(), slots->end(), [&](int32_t a, int32_t b) {
+    const auto key_a = key(a), key_b = key(b);
+    if (key_a != key_b) return key_a < key_b;
+    return NaturalLess(name(a), name(b));
+  });
+}
+
+void SlotTable::OrderArena() {
   arena_slots_.clear();
+  synced_slots_.clear();
+  std::set<std::string> amax_groups;
   for (size_t i = 0; i < slots_.size(); ++i) {
     slots_[i].arena_index = -1;
     if (slots_[i].delayed ||
-        InSomePhase(Scaling::kCurrent, policy_sets_[slots_[i].policy_set])) {
+        InSomePhase(policy_sets_[slots_[i].policy_set], ScalesItself)) {
       arena_slots_.push_back(static_cast<int32_t>(i));
     }
+    bool synced = false;
+    for (const Policy& policy : policy_sets_[slots_[i].policy_set]) {
+      if (AmaxGroupOf(policy).empty()) continue;
+      amax_groups.insert(AmaxGroupOf(policy));
+      synced = true;
+    }
+    if (synced) synced_slots_.push_back(static_cast<int32_t>(i));
   }
-  const auto key = [&](int32_t slot) {
-    const Slot& s = Get(slot);
-    return std::make_tuple(group(/*phase=*/0, slot), rank[s.module], s.role,
-                           s.extra);
-  };
-  std::sort(arena_slots_.begin(), arena_slots_.end(),
-            [&](int32_t a, int32_t b) {
-              const auto key_a = key(a), key_b = key(b);
-              if (key_a != key_b) return key_a < key_b;
-              return NaturalLess(name(a), name(b));
-            });
+  amax_groups_.assign(amax_groups.begin(), amax_groups.end());
+  Sort([&](int32_t slot) { return group(/*phase=*/0, slot); }, &arena_slots_);
+  Sort([](int32_t) { return 0u; }, &synced_slots_);
   for (size_t i = 0; i < arena_slots_.size(); ++i) {
     slots_[static_cast<size_t>(arena_slots_[i])].arena_index =
         static_cast<int32_t>(i);

@@ -1,11 +1,11 @@
 // SlotTable: which modules and slots there are, and what the recipe gives them.
 //
 // Host-side registry of a RecipeState: filled by AddModule / AddSlot, resolved
-// once; immutable afterwards. Only slots whose policy is `delayed` or `current`
-// in some phase get a place in the arena, ordered by (group in the first phase,
-// natural order of the module's name, role, slot name), unreduced ones last
-// (those that are `delayed` in no phase are among them): the order is the same
-// on every rank, whatever the order of the Add calls was.
+// once; immutable afterwards. Only slots whose policy is `delayed`, or scales
+// itself, in some phase get a place in the arena, ordered by (group in the
+// first phase, natural order of the module's name, role, slot name), unreduced
+// ones last (those that are `delayed` in no phase are among them): the order is
+// the same on every rank, whatever the order of the Add calls was.
 //
 // Example:
 //   SlotTable table;
@@ -16,6 +16,7 @@
 #define SCALEKEEPER_AMAX_SLOT_TABLE_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -65,6 +66,11 @@ class SlotTable {
 
   // Names of the groups that arena slots reduce over in some phase, sorted.
   const std::vector<std::string>& groups() const { return groups_; }
+  // Names of the amax_groups that policies name in some phase, sorted.
+  const std::vector<std::string>& amax_groups() const { return amax_groups_; }
+  // Slots with an amax_group in some phase, in the natural order of their
+  // names.
+  const std::vector<int32_t>& synced_slots() const { return synced_slots_; }
   // Slots with a place in the arena, in its order.
   const std::vector<int32_t>& arena_slots() const { return arena_slots_; }
   // Whether the slot has a scale and a window.
@@ -91,6 +97,9 @@ class SlotTable {
   void ResolvePolicies();
   void ResolveGroups();
   void OrderArena();
+  // Sorts by module, role and slot name, after `first_key`.
+  void Sort(const std::function<uint32_t(int32_t)>& first_key,
+            std::vector<int32_t>* slots) const;
 
   std::vector<std::string> modules_;
   std::vector<bool> is_layer_;  // by AddModule, parallel to modules_
@@ -103,6 +112,8 @@ class SlotTable {
   std::vector<std::string> groups_;
   std::vector<std::vector<uint32_t>> module_groups_;  // [phase][module]
   std::vector<int32_t> arena_slots_;
+  std::vector<std::string> amax_groups_;
+  std::vector<int32_t> synced_slots_;
 };
 
 }  // namespace scalekeeper

@@ -58,6 +58,8 @@ class Buffer {
     return static_cast<const T*>(data_);
   }
   size_t size() const { return size_; }  // bytes
+  // Null for an empty Buffer.
+  Allocator* allocator() const { return allocator_; }
 
  private:
   void Reset();

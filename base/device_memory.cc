@@ -1,5 +1,6 @@
 #include "base/device_memory.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/device_memory_backend.h"
@@ -49,6 +50,22 @@ absl::Status CheckMemory(Device device, const void* data,
     return cuda::CheckMemory(device.index, data, what);
   }
   return absl::OkStatus();
+}
+
+
+absl::Status FillWords(Device device, void* destination, uint32_t word,
+                       size_t count, Stream stream) {
+  if (count == 0) return absl::OkStatus();
+  if (device.kind == DeviceKind::kCuda) {
+    return cuda::FillWords(device.index, destination, word, count, stream);
+  }
+  std::fill_n(static_cast<uint32_t*>(destination), count, word);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> ComputeCapability(Device device) {
+  if (device.kind == DeviceKind::kHost) return 0;
+  return cuda::ComputeCapability(device.index);
 }
 
 absl::Status Synchronize(Device device, Stream stream) {

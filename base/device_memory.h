@@ -8,6 +8,7 @@
 #define SCALEKEEPER_BASE_DEVICE_MEMORY_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -38,6 +39,13 @@ absl::Status FillBytes(Device device, void* destination, unsigned char byte,
 // about half a microsecond on CUDA; host pointers are taken on trust.
 absl::Status CheckMemory(Device device, const void* data,
                          absl::string_view what);
+
+// `count` 32-bit words.
+absl::Status FillWords(Device device, void* destination, uint32_t word,
+                       size_t count, Stream stream);
+
+// Major * 10 + minor of a GPU's compute capability: 90, 100; 0 for the host.
+absl::StatusOr<int> ComputeCapability(Device device);
 
 // Waits for everything queued on `stream`; reports errors of earlier work too.
 absl::Status Synchronize(Device device, Stream stream);

@@ -4,6 +4,7 @@
 #define SCALEKEEPER_BASE_DEVICE_MEMORY_BACKEND_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,6 +21,9 @@ absl::Status Copy(int device, void* destination, const void* source,
 absl::Status FillBytes(int device, void* destination, unsigned char byte,
                        size_t bytes, Stream stream);
 absl::Status CheckMemory(int device, const void* data, absl::string_view what);
+absl::Status FillWords(int device, void* destination, uint32_t word,
+                       size_t count, Stream stream);
+absl::StatusOr<int> ComputeCapability(int device);
 absl::Status Synchronize(int device, Stream stream);
 
 }  // namespace scalekeeper::cuda

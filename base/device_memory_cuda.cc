@@ -90,6 +90,34 @@ absl::Status CheckMemory(int device, const void* data, absl::string_view what) {
                   : "the host's"));
 }
 
+// The runtime fills bytes only: all of them with the lowest one, then each of
+// the others that differs as a matrix of one column.
+absl::Status FillWords(int device, void* destination, uint32_t word,
+                       size_t count, Stream stream) {
+  SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
+  const int lowest = static_cast<int>(word & 0xFFu);
+  SK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(
+      destination, lowest, count * sizeof(word), AsCudaStream(stream)));
+  for (int i = 1; i < 4; ++i) {
+    const int byte = static_cast<int>(word >> (8 * i) & 0xFFu);
+    if (byte == lowest) continue;
+    SK_CUDA_RETURN_IF_ERROR(cudaMemset2DAsync(
+        static_cast<unsigned char*>(destination) + i, sizeof(word), byte,
+        /*width=*/1, count, AsCudaStream(stream)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> ComputeCapability(int device) {
+  int major = 0;
+  int minor = 0;
+  SK_CUDA_RETURN_IF_ERROR(cudaDeviceGetAttribute(
+      &major, cudaDevAttrComputeCapabilityMajor, device));
+  SK_CUDA_RETURN_IF_ERROR(cudaDeviceGetAttribute(
+      &minor, cudaDevAttrComputeCapabilityMinor, device));
+  return major * 10 + minor;
+}
+
 absl::Status Synchronize(int device, Stream stream) {
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
   SK_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(AsCudaStream(stream)));

@@ -15,6 +15,12 @@ absl::Status FillBytes(int, void*, unsigned char, size_t, Stream) {
 absl::Status CheckMemory(int, const void*, absl::string_view) {
   return BuiltWithoutCuda("memory of a CUDA device");
 }
+absl::Status FillWords(int, void*, uint32_t, size_t, Stream) {
+  return BuiltWithoutCuda("fill on a CUDA device");
+}
+absl::StatusOr<int> ComputeCapability(int) {
+  return BuiltWithoutCuda("compute capability of a CUDA device");
+}
 absl::Status Synchronize(int, Stream) {
   return BuiltWithoutCuda("synchronize a CUDA device");
 }

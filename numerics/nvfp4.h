@@ -77,6 +77,13 @@ SK_HOST_DEVICE inline float Nvfp4Scale(uint8_t block_scale,
   return internal::AtMostFloatMax(1.0f / inverse);
 }
 
+// |x - x^| of one element under a candidate of four-over-six; `scale` and
+// `scale_inv` are Nvfp4Scale and Nvfp4ScaleInverse of its block scale.
+SK_HOST_DEVICE inline float Nvfp4Error(float x, float scale, float scale_inv) {
+  const float back = DecodeE2M1(EncodeE2M1(x * scale)) * scale_inv;
+  return FloatFromBits(AmaxBits(x - back));
+}
+
 // Stochastic rounding to E2M1 with one 32-bit draw: away from zero when
 // draw < distance to the lower neighbour / gap * 2^32. Saturates; NaN gives 7;
 // a value of the format is kept whatever the draw.

@@ -8,8 +8,8 @@
 // Codes of one byte, or E2M1 codes two to a byte, the first in the low nibble;
 // rows without gaps: a row of an odd number of E2M1 codes ends with a nibble of
 // 0. A column-wise copy is C x R and quantized anew from x, except where blocks
-// are square: then codes and scales are the exact transpose of the row-wise
-// ones.
+// are square and no Hadamard transform is asked for: then codes and scales are
+// the exact transpose of those that the row-wise use has or would have.
 //
 // Example (host): 1 x 128 blocks.
 //   kernels::BlockCastSpec spec;                  // E4M3, kFloat
@@ -37,10 +37,13 @@ namespace scalekeeper::kernels {
 // output's grid.
 struct BlockCastSpec {
   Format format = Format::kE4M3;
-  // kFloat; format_max is also what kE8M0 uses.
+  // kFloat. kE8M0 takes the maximum of `format`.
   CurrentScaleOptions current;
   bool e8m0_floor = false;  // kE8M0: the OCP floor rule, else round up
-  // kE4M3 (numerics/nvfp4.h).
+  // kE4M3 (numerics/nvfp4.h). The candidates of four_over_six are compared by
+  // their codes to nearest, block element by block element in row-major order.
+  // Stochastic rounding: the draw of the code at (row, col) of a use is that of
+  // index row * cols + col; a transpose takes the row-wise use's codes.
   bool four_over_six = false;
   bool stochastic_rounding = false;
   RandomKey random_key;           // stochastic_rounding
@@ -52,7 +55,9 @@ struct BlockUse {
   uint8_t* codes = nullptr;
   BlockScales scales;
   // kE4M3: bits of the amax that makes S_enc, a device word that TensorAmaxes
-  // (or a reduction over ranks) has set before.
+  // (or a reduction over ranks) has set before. BlockCast writes 1 / S_enc to
+  // *scales.tensor_scale_inv. A transpose takes the row-wise use's, if there is
+  // one.
   const uint32_t* tensor_amax = nullptr;
   // kFloat with blocks of a whole row: bits of the amax of each row of codes,
   // device words that LineAmaxes (or a reduction) has set before.
@@ -65,12 +70,15 @@ struct BlockUse {
 struct BlockCastOutput {
   BlockUse row_wise;
   BlockUse column_wise;
-  uint32_t* amax = nullptr;  // raised to max |x|
-  // Of the row-wise use, or of the column-wise one where only that exists.
+  uint32_t* amax = nullptr;  // raised to max |x|, without the transform
+  // Of the row-wise use, or of the column-wise one (there x is what the codes
+  // are made from: after the transform) where only that exists.
   CastCounters* counters = nullptr;
 };
 
-// code = encode(x * scale of its block), and the blocks' scales.
+// code = encode(x * scale of its block), and the blocks' scales; of kTiled one
+// entry per row of codes, padding is left alone. Writes nothing for a tensor
+// without elements.
 absl::Status BlockCast(const ConstTensorView& x, const BlockCastSpec& spec,
                        const BlockCastOutput& out, const RunIf& run,
                        Stream stream);

@@ -29,6 +29,7 @@
 #include <cstdint>
 
 #include "numerics/e8m0.h"
+#include "numerics/format.h"
 #include "numerics/host_device.h"
 #include "numerics/nvfp4.h"
 
@@ -41,7 +42,7 @@ struct BlockScales {
   ScaleType type = ScaleType::kFloat;
   ScaleLayout layout = ScaleLayout::kStrided;
   void* data = nullptr;  // scale_inv: float32, or one byte each
-  int64_t rows = 0;      // of the grid
+  int64_t rows = 0;      // of the grid of blocks, in every layout
   int64_t cols = 0;
   int64_t row_stride = 0;  // kStrided
   int64_t col_stride = 1;
@@ -49,6 +50,11 @@ struct BlockScales {
   int64_t block_cols = 1;
   float* tensor_scale_inv = nullptr;  // kE4M3: 1 / S_enc
 };
+
+// Bytes of a row of `cols` codes: E2M1 packs two in each.
+SK_HOST_DEVICE inline int64_t CodeRowBytes(Format format, int64_t cols) {
+  return format == Format::kE2M1 ? (cols + 1) / 2 : cols;
+}
 
 // Where the scale of grid entry (row, col) is, in entries. Of kTiled, `row`
 // counts rows of codes.

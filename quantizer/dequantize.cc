@@ -2,94 +2,48 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "quantizer/block_kernels.h"
 #include "quantizer/dequantizer.h"
 #include "quantizer/kernels.h"
+#include "quantizer/scale_grid.h"
 
 namespace scalekeeper {
 namespace {
 
-// Bytes of `rows` rows of `cols` codes.
-int64_t CodeBytes(const QuantizedTensor& tensor, int64_t rows, int64_t cols) {
-  if (tensor.scaling != Scaling::kHighPrecision &&
-      tensor.format == Format::kE2M1) {
-    return rows * ((cols + 1) / 2);
+absl::Status ValidateUse(const QuantizedTensor& tensor, bool column_wise,
+                         absl::string_view what) {
+  const QuantizedData& data =
+      column_wise ? *tensor.column_wise : *tensor.row_wise;
+  const absl::string_view use = column_wise ? "column_wise" : "row_wise";
+  const size_t codes = CodeBytes(tensor, column_wise);
+  if (data.codes.size() != codes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ".", use, ".codes: got ", data.codes.size(),
+                     " bytes, want ", codes, " for ", Describe(tensor)));
   }
-  return rows * cols * static_cast<int64_t>(SizeOf(tensor.code_dtype()));
-}
-
-// Bytes that a grid reaches over.
-int64_t ScaleBytes(const BlockScales& scales, int64_t rows) {
-  if (scales.rows == 0 || scales.cols == 0) return 0;
-  if (scales.layout == ScaleLayout::kTiled) {
-    return (rows + 127) / 128 * ((scales.cols + 3) / 4) * 512;
-  }
-  const int64_t entries = (scales.rows - 1) * scales.row_stride +
-                          (scales.cols - 1) * scales.col_stride + 1;
-  return scales.type == ScaleType::kFloat
-             ? entries * static_cast<int64_t>(sizeof(float))
-             : entries;
-}
-
-// Of a use with rows x cols codes: a grid of scales that covers them.
-absl::Status ValidateGrid(const QuantizedTensor& tensor,
-                          const QuantizedData& data, int64_t rows, int64_t cols,
-                          absl::string_view name) {
+  if (tensor.scaling == Scaling::kHighPrecision) return absl::OkStatus();
   const BlockScales& scales = data.scales;
-  const auto blocks = [](int64_t n, int64_t of) { return (n + of - 1) / of; };
-  const int64_t want_cols = tensor.scaling == Scaling::kRowwise
-                                ? 1  // of an empty row too
-                                : blocks(cols, scales.block_cols);
-  if (scales.block_rows < 1 || scales.block_cols < 1 ||
-      scales.rows != blocks(rows, scales.block_rows) ||
-      scales.cols != want_cols) {
+  if (scales.type != ScaleTypeOf(tensor.scaling)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        name, ".scales: got a grid of ", scales.rows, "x", scales.cols, " of ",
-        scales.block_rows, "x", scales.block_cols, " blocks for ", rows, "x",
-        cols, " codes of ", Describe(tensor)));
+        what, ".", use, ".scales: got ", Name(scales.type), ", want ",
+        Name(ScaleTypeOf(tensor.scaling)), " for ", Describe(tensor)));
   }
-  const int64_t want = ScaleBytes(scales, rows);
-  if (static_cast<int64_t>(data.scale_inv.size()) < want ||
-      (want > 0 && scales.data == nullptr)) {
+  const int64_t code_rows = column_wise ? tensor.cols : tensor.rows;
+  const int64_t code_cols = column_wise ? tensor.rows : tensor.cols;
+  if (!CoversCodes(scales, code_rows, code_cols) ||
+      data.scale_inv.size() != ScaleBytes(scales, code_rows) ||
+      data.scale_inv.data() != scales.data) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, ".scale_inv: got ", data.scale_inv.size(),
-                     " bytes, want ", want, " for ", Describe(tensor)));
-  }
-  if (scales.type == ScaleType::kE4M3 && scales.tensor_scale_inv == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ".scales.tensor_scale_inv: got a null pointer for ",
-                     Describe(tensor)));
-  }
-  return absl::OkStatus();
-}
-
-// `rows` x `cols` is the shape of the use's codes.
-absl::Status ValidateUse(const QuantizedTensor& tensor,
-                         const QuantizedData& data, int64_t rows, int64_t cols,
-                         absl::string_view name) {
-  const int64_t want = CodeBytes(tensor, rows, cols);
-  if (static_cast<int64_t>(data.codes.size()) != want) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ".codes: got ", data.codes.size(), " bytes, want ",
-                     want, " for ", Describe(tensor)));
-  }
-  switch (tensor.scaling) {
-    case Scaling::kHighPrecision:
-      return absl::OkStatus();
-    case Scaling::kRowwise:
-    case Scaling::kBlock:
-    case Scaling::kMxfp8:
-    case Scaling::kNvfp4:
-      return ValidateGrid(tensor, data, rows, cols, name);
-    default:
-      break;
-  }
-  const size_t scales =
-      static_cast<size_t>(data.scales.rows * data.scales.cols) * sizeof(float);
-  if (scales == 0 || data.scale_inv.size() != scales) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ".scale_inv: got ", data.scale_inv.size(),
-                     " bytes for ", data.scales.rows, "x", data.scales.cols,
+        absl::StrCat(what, ".", use, ".scale_inv: got ", data.scale_inv.size(),
+                     " bytes for ", scales.rows, "x", scales.cols,
                      " scales of ", Describe(tensor)));
+  }
+  if (scales.type == ScaleType::kE4M3 &&
+      (data.tensor_scale_inv.size() != sizeof(float) ||
+       data.tensor_scale_inv.data() != scales.tensor_scale_inv)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ".", use, ".tensor_scale_inv: got ",
+                     data.tensor_scale_inv.size(), " bytes, want one float32"));
   }
   return absl::OkStatus();
 }
@@ -117,14 +71,10 @@ absl::Status ValidateTensor(const QuantizedTensor& tensor,
         ", want the quantizer that made it (Quantizer::MakeEmpty sets it)"));
   }
   if (tensor.row_wise) {
-    SK_RETURN_IF_ERROR(ValidateUse(tensor, *tensor.row_wise, tensor.rows,
-                                   tensor.cols,
-                                   absl::StrCat(what, ".row_wise")));
+    SK_RETURN_IF_ERROR(ValidateUse(tensor, /*column_wise=*/false, what));
   }
   if (tensor.column_wise) {
-    SK_RETURN_IF_ERROR(ValidateUse(tensor, *tensor.column_wise, tensor.cols,
-                                   tensor.rows,
-                                   absl::StrCat(what, ".column_wise")));
+    SK_RETURN_IF_ERROR(ValidateUse(tensor, /*column_wise=*/true, what));
   }
   return absl::OkStatus();
 }
@@ -155,23 +105,28 @@ absl::Status CheckDequantize(const QuantizedTensor& q, const TensorView& out) {
 
 absl::Status DequantizeTensor(const QuantizedTensor& q, const TensorView& out,
                               Stream stream) {
-  const ConstTensorView codes =
-      q.row_wise ? RowWiseCodes(q) : ColumnWiseCodes(q);
+  const QuantizedData& data = q.row_wise ? *q.row_wise : *q.column_wise;
+  const auto codes = [&q] {
+    return q.row_wise ? RowWiseCodes(q) : ColumnWiseCodes(q);
+  };
   switch (q.scaling) {
     case Scaling::kHighPrecision:
-      return kernels::Convert(codes, out, {}, stream);
+      return kernels::Convert(codes(), out, {}, stream);
     case Scaling::kDelayed:
-    case Scaling::kCurrent: {
-      const QuantizedData& data = q.row_wise ? *q.row_wise : *q.column_wise;
-      return kernels::Decode(codes, q.format, data.scale_inv.as<float>(), out,
+    case Scaling::kCurrent:
+      return kernels::Decode(codes(), q.format, data.scale_inv.as<float>(), out,
                              stream);
-    }
+    case Scaling::kRowwise:
+    case Scaling::kBlock:
+    case Scaling::kMxfp8:
+    case Scaling::kNvfp4:
+      return kernels::BlockDecode(
+          data.codes.as<uint8_t>(), q.format, data.scales, data.hadamard,
+          q.row_wise ? out : TensorView(out.Transposed()), stream);
     case Scaling::kCustom:
       return q.dequantizer->DequantizeTo(q, out, stream);
-    default:
-      return absl::UnimplementedError(absl::StrCat(
-          "q: Dequantize does not know scaling ", Name(q.scaling)));
   }
+  return absl::InternalError("q.scaling: not one of the enumeration");
 }
 
 }  // namespace scalekeeper

@@ -12,8 +12,9 @@
 namespace scalekeeper {
 
 // Checks that a tensor holds what its fields say: at least one use, with codes
-// for rows x cols elements and a scale_inv (none in high precision), or,
-// custom, who reads it. InvalidArgument naming `what`.
+// for rows x cols elements and the scales that cover them, of the scaling's
+// type (none in high precision), or, custom, who reads it. InvalidArgument
+// naming `what`.
 absl::Status ValidateTensor(const QuantizedTensor& tensor,
                             absl::string_view what);
 
@@ -26,11 +27,10 @@ absl::Status CheckHighPrecision(const ConstTensorView& view,
 // `out` whose elements overlap.
 absl::Status CheckDequantize(const QuantizedTensor& q, const TensorView& out);
 
-// out = code value * scale_inv: a float32 product, rounded to out's dtype; from
+// out = code value * scale_inv: a float32 product, rounded to out's dtype (the
+// inverse Hadamard transform before that, where codes are of a transform); from
 // row-wise data, or from column-wise data where only that exists; custom: what
 // the tensor's Dequantizer makes of it. Arguments that CheckDequantize accepts.
-// Unimplemented for a scaling that is not known
-// here.
 absl::Status DequantizeTensor(const QuantizedTensor& q, const TensorView& out,
                               Stream stream);
 

@@ -35,7 +35,7 @@ absl::Status HighPrecisionQuantizer::QuantizeImpl(const Call& call,
 
 absl::StatusOr<QuantizedTensor> HighPrecisionQuantizer::MakeEmptyImpl(
     const EmptyCall& call) const {
-  return AllocatePerTensor(call.rows, call.cols, policy_, call.usages, device(),
+  return AllocateQuantized(call.rows, call.cols, policy_, call.usages, device(),
                            allocator(), call.stream);
 }
 

@@ -9,15 +9,6 @@
 namespace scalekeeper::kernels {
 namespace {
 
-bool RunsOnHost(const RunIf& run) {
-  return (run.unless == nullptr || *run.unless == 0) &&
-         (run.only_if == nullptr || *run.only_if != 0);
-}
-
-void AddTo(uint64_t* counter, int64_t count) {
-  __atomic_fetch_add(counter, static_cast<uint64_t>(count), __ATOMIC_RELAXED);
-}
-
 absl::Status CheckFormat(Format format) {
   if (format != Format::kE2M1) return absl::OkStatus();
   return absl::UnimplementedError(
@@ -31,7 +22,7 @@ absl::Status Amax(const ConstTensorView& x, uint32_t* amax, const RunIf& run,
   if (x.device.kind == DeviceKind::kCuda) {
     return cuda::Amax(x, amax, run, stream);
   }
-  if (RunsOnHost(run)) Observe({amax}, host::Amax(x));
+  if (host::Runs(run)) Observe({amax}, host::Amax(x));
   return absl::OkStatus();
 }
 
@@ -40,7 +31,7 @@ absl::Status TensorAmax(const ConstTensorView& x, AmaxScratch* scratch,
   if (x.device.kind == DeviceKind::kCuda) {
     return cuda::TensorAmax(x, scratch, run, stream);
   }
-  if (RunsOnHost(run)) scratch->amax = host::Amax(x);
+  if (host::Runs(run)) scratch->amax = host::Amax(x);
   return absl::OkStatus();
 }
 
@@ -51,7 +42,7 @@ absl::Status Cast(const ConstTensorView& x, const CastScale& scale,
   if (x.device.kind == DeviceKind::kCuda) {
     return cuda::Cast(x, scale, format, out, run, stream);
   }
-  if (!RunsOnHost(run)) return absl::OkStatus();
+  if (!host::Runs(run)) return absl::OkStatus();
   float factor = 0;
   if (scale.scratch != nullptr && NeedsTensorAmax(scale)) {
     scale.scratch->amax = host::Amax(x);
@@ -69,10 +60,10 @@ absl::Status Cast(const ConstTensorView& x, const CastScale& scale,
   if (out.counters != nullptr) {
     const Statistics counts =
         host::MeasureCast(x, factor, ScaleInverse(factor), format);
-    AddTo(&out.counters->nonzero, counts.nonzero);
-    AddTo(&out.counters->underflow, counts.underflow);
-    AddTo(&out.counters->saturation, counts.saturation);
-    AddTo(&out.counters->non_finite, counts.non_finite);
+    host::AddTo(out.counters, {static_cast<uint64_t>(counts.nonzero),
+                               static_cast<uint64_t>(counts.underflow),
+                               static_cast<uint64_t>(counts.saturation),
+                               static_cast<uint64_t>(counts.non_finite)});
   }
   return absl::OkStatus();
 }
@@ -93,7 +84,7 @@ absl::Status Convert(const ConstTensorView& x, const TensorView& out,
   if (out.device.kind == DeviceKind::kCuda) {
     return cuda::Convert(x, out, run, stream);
   }
-  if (RunsOnHost(run)) host::Convert(x, out);
+  if (host::Runs(run)) host::Convert(x, out);
   return absl::OkStatus();
 }
 

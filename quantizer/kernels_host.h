@@ -12,6 +12,22 @@
 
 namespace scalekeeper::kernels::host {
 
+inline bool Runs(const RunIf& run) {
+  return (run.unless == nullptr || *run.unless == 0) &&
+         (run.only_if == nullptr || *run.only_if != 0);
+}
+
+// Atomic in each counter.
+inline void AddTo(CastCounters* counters, const CastCounters& counts) {
+  const auto add = [](uint64_t* counter, uint64_t count) {
+    __atomic_fetch_add(counter, count, __ATOMIC_RELAXED);
+  };
+  add(&counters->nonzero, counts.nonzero);
+  add(&counters->underflow, counts.underflow);
+  add(&counters->saturation, counts.saturation);
+  add(&counters->non_finite, counts.non_finite);
+}
+
 // Bits of max |x|.
 uint32_t Amax(const ConstTensorView& x);
 

@@ -1,5 +1,6 @@
 #include "base/no_cuda.h"
 #include "quantizer/kernels_cuda.h"
+#include "quantizer/layout_kernels_cuda.h"
 
 namespace scalekeeper::kernels::cuda {
 namespace {
@@ -33,6 +34,18 @@ absl::StatusOr<Statistics> MeasureCast(const ConstTensorView&, const CastScale&,
 }
 absl::StatusOr<Statistics> MeasureConvert(const ConstTensorView&, DType,
                                           Stream) {
+  return Missing();
+}
+
+absl::Status TransposeCodes(int, const void*, int64_t, int64_t, int, void*,
+                            Stream) {
+  return Missing();
+}
+absl::Status TransposeScales(int, const BlockScales&, const BlockScales&,
+                             int64_t, Stream) {
+  return Missing();
+}
+absl::Status Interleave(int, const GatheredBlocks&, uint8_t*, float*, Stream) {
   return Missing();
 }
 

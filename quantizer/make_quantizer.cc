@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/device_memory.h"
 #include "base/status_macros.h"
+#include "quantizer/block_quantizer.h"
 #include "quantizer/high_precision_quantizer.h"
 #include "quantizer/per_tensor_quantizer.h"
 #include "quantizer/phased_quantizer.h"
@@ -20,11 +21,12 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeForPolicy(
     Allocator* allocator) {
   const std::string& name = state.name(slot);
   const Device device = state.device();
+  const bool wants_e2m1 = policy.scaling == Scaling::kNvfp4;
   if (policy.scaling != Scaling::kHighPrecision &&
-      policy.format == Format::kE2M1) {
-    return absl::UnimplementedError(
-        absl::StrCat(name, ": got format E2M1 with ", Name(policy.scaling),
-                     ", want E4M3 or E5M2"));
+      (policy.format == Format::kE2M1) != wants_e2m1) {
+    return absl::UnimplementedError(absl::StrCat(
+        name, ": got format ", Name(policy.format), " with ",
+        Name(policy.scaling), ", want ", wants_e2m1 ? "E2M1" : "E4M3 or E5M2"));
   }
   switch (policy.scaling) {
     case Scaling::kHighPrecision:
@@ -33,17 +35,21 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeForPolicy(
     case Scaling::kDelayed:
     case Scaling::kCurrent:
       return std::make_unique<PerTensorQuantizer>(
-          name, policy, state.View(slot), device, usages, allocator);
+          name, policy, state.View(slot), state.amax_group(AmaxGroupOf(policy)),
+          device, usages, allocator);
     case Scaling::kRowwise:
     case Scaling::kBlock:
     case Scaling::kMxfp8:
     case Scaling::kNvfp4:
+      return std::make_unique<BlockQuantizer>(
+          name, policy, state.View(slot), state.StepWord(),
+          state.amax_group(AmaxGroupOf(policy)), device, usages, allocator);
     case Scaling::kCustom:
       break;
   }
   return absl::UnimplementedError(
       absl::StrCat(name, ": no quantizer for scaling ", Name(policy.scaling),
-                   ", want high_precision, delayed or current"));
+                   ", want one of the library's own"));
 }
 
 }  // namespace
@@ -72,7 +78,11 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeQuantizer(RecipeState* state,
   bool phased = false;
   for (const Policy& policy : policies) phased |= policy != policies.front();
   if (!phased) {
-    return MakeForPolicy(*state, slot, policies.front(), usages, allocator);
+    SK_ASSIGN_OR_RETURN(
+        std::unique_ptr<Quantizer> quantizer,
+        MakeForPolicy(*state, slot, policies.front(), usages, allocator));
+    quantizer->set_inference(state->inference());
+    return quantizer;
   }
   std::vector<std::unique_ptr<Quantizer>> phases;
   phases.reserve(policies.size());
@@ -81,9 +91,11 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeQuantizer(RecipeState* state,
                         MakeForPolicy(*state, slot, policy, usages, allocator));
     phases.push_back(std::move(quantizer));
   }
-  return std::make_unique<PhasedQuantizer>(state, state->name(slot),
-                                           std::move(phases), state->device(),
-                                           usages, allocator);
+  std::unique_ptr<Quantizer> quantizer = std::make_unique<PhasedQuantizer>(
+      state, state->name(slot), std::move(phases), state->device(), usages,
+      allocator);
+  quantizer->set_inference(state->inference());
+  return quantizer;
 }
 
 }  // namespace scalekeeper

@@ -11,13 +11,16 @@ using kernels::AmaxScratch;
 using kernels::CastScale;
 
 PerTensorQuantizer::PerTensorQuantizer(std::string name, const Policy& policy,
-                                       SlotView slot, Device device,
-                                       Usages usages, Allocator* allocator)
+                                       SlotView slot, AmaxGroup* group,
+                                       Device device, Usages usages,
+                                       Allocator* allocator)
     : Quantizer(std::move(name), device, usages, allocator),
       policy_(policy),
-      slot_(slot) {}
+      slot_(slot),
+      group_(group) {}
 
-CastScale PerTensorQuantizer::MakeScale(QuantizedTensor* out) const {
+CastScale PerTensorQuantizer::MakeScale(const Call& call,
+                                        QuantizedTensor* out) const {
   const bool delayed = policy_.scaling == Scaling::kDelayed;
   CastScale scale;
   scale.kind = delayed ? CastScale::Kind::kDelayed : CastScale::Kind::kCurrent;
@@ -25,8 +28,12 @@ CastScale PerTensorQuantizer::MakeScale(QuantizedTensor* out) const {
   if (delayed && policy_.delayed.first_step == FirstStep::kMeasure) {
     scale.measure = slot_.measure;
   }
-  scale.scratch = out->workspace.as<AmaxScratch>();
-  scale.tensor_amax = &scale.scratch->amax;
+  if (call.shared_amaxes != nullptr) {
+    scale.tensor_amax = call.shared_amaxes;
+  } else {
+    scale.scratch = out->workspace.as<AmaxScratch>();
+    scale.tensor_amax = &scale.scratch->amax;
+  }
   scale.margin = policy_.delayed.margin;
   scale.current.format_max = FormatMax(policy_.format);
   scale.current.power_2_scale = policy_.current.power_2_scale;
@@ -50,13 +57,13 @@ absl::Status PerTensorQuantizer::QuantizeImpl(const Call& call,
   }
   if (call.observe) codes.amax = slot_.amax;
   codes.counters = call.counters;
-  return kernels::Cast(call.x, MakeScale(out), policy_.format, codes,
+  return kernels::Cast(call.x, MakeScale(call, out), policy_.format, codes,
                        {call.noop_flag}, call.stream);
 }
 
 absl::StatusOr<QuantizedTensor> PerTensorQuantizer::MakeEmptyImpl(
     const EmptyCall& call) const {
-  return AllocatePerTensor(call.rows, call.cols, policy_, call.usages, device(),
+  return AllocateQuantized(call.rows, call.cols, policy_, call.usages, device(),
                            allocator(), call.stream);
 }
 
@@ -65,12 +72,26 @@ absl::Status PerTensorQuantizer::CalibrateImpl(const Call& call) {
   return kernels::Amax(call.x, slot_.amax, {call.noop_flag}, call.stream);
 }
 
+Quantizer::SharedAmaxes PerTensorQuantizer::SharedAmaxesOf(
+    const QuantizedTensor&) const {
+  return {group_, group_ == nullptr ? size_t{0} : size_t{1}};
+}
+
+absl::Status PerTensorQuantizer::MeasureSharedImpl(const Call& call,
+                                                   QuantizedTensor*,
+                                                   uint32_t* words) {
+  return kernels::Amax(call.x, words, {call.noop_flag}, call.stream);
+}
+
 absl::StatusOr<Statistics> PerTensorQuantizer::MeasureImpl(
     const ConstTensorView& x, Stream stream) const {
   // A tensor without elements has the workspace.
   SK_ASSIGN_OR_RETURN(QuantizedTensor empty,
                       MakeEmptyImpl({0, 0, Usages{true, false}, stream}));
-  const CastScale scale = MakeScale(&empty);
+  Call call;
+  call.x = x;
+  call.stream = stream;
+  const CastScale scale = MakeScale(call, &empty);
   if (scale.kind == CastScale::Kind::kCurrent || scale.measure != nullptr) {
     SK_RETURN_IF_ERROR(kernels::TensorAmax(x, scale.scratch,
                                            {nullptr, scale.measure}, stream));

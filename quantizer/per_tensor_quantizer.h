@@ -25,24 +25,31 @@ namespace scalekeeper {
 class PerTensorQuantizer : public Quantizer {
  public:
   // `policy` is delayed or current. `slot`'s words (of a current one: its amax)
-  // outlive the quantizer and lie on `device`.
+  // outlive the quantizer and lie on `device`. `group` (borrowed, may be null):
+  // over which a current one's amaxes are reduced.
   PerTensorQuantizer(std::string name, const Policy& policy, SlotView slot,
-                     Device device, Usages usages, Allocator* allocator);
+                     AmaxGroup* group, Device device, Usages usages,
+                     Allocator* allocator);
 
  protected:
   absl::Status QuantizeImpl(const Call& call, QuantizedTensor* out) override;
   absl::StatusOr<QuantizedTensor> MakeEmptyImpl(
       const EmptyCall& call) const override;
   absl::Status CalibrateImpl(const Call& call) override;
+  SharedAmaxes SharedAmaxesOf(const QuantizedTensor& out) const override;
+  absl::Status MeasureSharedImpl(const Call& call, QuantizedTensor* out,
+                                 uint32_t* words) override;
   absl::StatusOr<Statistics> MeasureImpl(const ConstTensorView& x,
                                          Stream stream) const override;
 
  private:
-  // Where a cast into `out` takes its scale from, and leaves its inverse.
-  kernels::CastScale MakeScale(QuantizedTensor* out) const;
+  // Where a cast of `call.x` into `out` takes its scale from, and leaves its
+  // inverse.
+  kernels::CastScale MakeScale(const Call& call, QuantizedTensor* out) const;
 
   const Policy policy_;
   const SlotView slot_;
+  AmaxGroup* const group_;
 };
 
 }  // namespace scalekeeper

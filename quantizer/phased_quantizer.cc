@@ -30,6 +30,17 @@ absl::Status PhasedQuantizer::CalibrateImpl(const Call& call) {
   return active()->CalibrateImpl(call);
 }
 
+Quantizer::SharedAmaxes PhasedQuantizer::SharedAmaxesOf(
+    const QuantizedTensor& out) const {
+  return active()->SharedAmaxesOf(out);
+}
+
+absl::Status PhasedQuantizer::MeasureSharedImpl(const Call& call,
+                                                QuantizedTensor* out,
+                                                uint32_t* words) {
+  return active()->MeasureSharedImpl(call, out, words);
+}
+
 absl::StatusOr<Statistics> PhasedQuantizer::MeasureImpl(
     const ConstTensorView& x, Stream stream) const {
   return active()->MeasureImpl(x, stream);

@@ -27,6 +27,9 @@ class PhasedQuantizer : public Quantizer {
   absl::StatusOr<QuantizedTensor> MakeEmptyImpl(
       const EmptyCall& call) const override;
   absl::Status CalibrateImpl(const Call& call) override;
+  SharedAmaxes SharedAmaxesOf(const QuantizedTensor& out) const override;
+  absl::Status MeasureSharedImpl(const Call& call, QuantizedTensor* out,
+                                 uint32_t* words) override;
   absl::StatusOr<Statistics> MeasureImpl(const ConstTensorView& x,
                                          Stream stream) const override;
 

@@ -18,10 +18,12 @@
 #ifndef SCALEKEEPER_QUANTIZER_QUANTIZED_TENSOR_H_
 #define SCALEKEEPER_QUANTIZER_QUANTIZED_TENSOR_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/buffer.h"
 #include "base/tensor_view.h"
@@ -32,14 +34,31 @@ namespace scalekeeper {
 
 class Dequantizer;
 
-// Independent flags of intent: what the tensor will be used for.
+// What a tensor will be used for. Intents, not layouts: which buffers serve
+// them is the format's and the device's business.
+enum class Usage {
+  kRowWise,     // GEMMs that contract its columns
+  kColumnWise,  // GEMMs that contract its rows
+  // As kColumnWise, after the tensors of several ranks have been put one below
+  // the other (quantizer/all_gather.h).
+  kAllGatherColumnWise,
+};
+
+// Independent flags.
 struct Usages {
   bool row_wise = true;
   bool column_wise = false;
+  bool all_gather_column_wise = false;
+
+  bool any() const { return row_wise || column_wise || all_gather_column_wise; }
+  // "row_wise, column_wise", or "none".
+  std::string ToString() const;
 
   friend bool operator==(const Usages& a, const Usages& b) {
-    return a.row_wise == b.row_wise && a.column_wise == b.column_wise;
+    return a.row_wise == b.row_wise && a.column_wise == b.column_wise &&
+           a.all_gather_column_wise == b.all_gather_column_wise;
   }
+  friend bool operator!=(const Usages& a, const Usages& b) { return !(a == b); }
 };
 
 // One use of the tensor: codes in their own row-major order and their scales.
@@ -54,6 +73,12 @@ struct QuantizedData {
   bool hadamard = false;
 };
 
+// What UpdateUsage does with copies that are not wanted.
+enum class Unwanted {
+  kKeep,
+  kDrop,  // frees them; work that reads them has been done
+};
+
 struct QuantizedTensor {
   int64_t rows = 0;  // of the tensor that was quantized
   int64_t cols = 0;
@@ -63,8 +88,10 @@ struct QuantizedTensor {
   Device device;
   std::optional<QuantizedData> row_wise;
   std::optional<QuantizedData> column_wise;
+  // The column-wise data are there to be gathered, too.
+  bool all_gather_column_wise = false;
 
-  // Where Quantize finds the tensor's own amax (kernels::AmaxScratch), here so
+  // Where Quantize finds the tensor's own amaxes (QuantizeWorkspace), here so
   // that it allocates nothing. Empty in high precision.
   Buffer workspace;
 
@@ -73,8 +100,19 @@ struct QuantizedTensor {
   const Dequantizer* dequantizer = nullptr;
 
   Usages usages() const {
-    return {row_wise.has_value(), column_wise.has_value()};
+    return {row_wise.has_value(), column_wise.has_value(),
+            all_gather_column_wise};
   }
+  // Makes the copies that `usages` want and the tensor lacks, where the one
+  // that it has gives the same bits as quantizing anew: high precision, one
+  // scale per tensor, square blocks. Memory comes from the tensor's own
+  // allocator; work is queued on `stream`. FailedPrecondition naming the
+  // scaling and why, where the other direction must be quantized from high
+  // precision.
+  absl::Status UpdateUsage(const Usages& usages, Stream stream,
+                           Unwanted unwanted = Unwanted::kKeep);
+  // Memory that it holds.
+  size_t bytes() const;
   // Of one element of the codes: kUint8, or high_precision_dtype.
   DType code_dtype() const {
     return scaling == Scaling::kHighPrecision ? high_precision_dtype
@@ -82,21 +120,31 @@ struct QuantizedTensor {
   }
 };
 
+// Bytes of the codes of a use, whether or not it exists.
+size_t CodeBytes(const QuantizedTensor& tensor, bool column_wise);
+
 // The codes of a use as a view of the original R x C shape, whichever way they
-// lie (the column-wise copy with swapped strides). The use must exist.
+// lie (the column-wise copy with swapped strides). The use must exist. Not for
+// E2M1, whose packed codes no strides describe: take `codes` and `scales` of
+// the use (BlockDecode, CodeRowBytes).
 ConstTensorView RowWiseCodes(const QuantizedTensor& tensor);
 ConstTensorView ColumnWiseCodes(const QuantizedTensor& tensor);
 
-// Uninitialized codes, one scale_inv of 1 per use and the workspace, for
-// per-tensor scaling (kDelayed, kCurrent, and kCustom with FP8 codes) or,
-// without scales, kHighPrecision. InvalidArgument on a negative or absurd
-// extent or without any usage; the allocator's error when there is no memory.
-// What is written is queued on `stream`.
-absl::StatusOr<QuantizedTensor> AllocatePerTensor(int64_t rows, int64_t cols,
+// Uninitialized codes, scales of 1 (tiled ones: 0) as quantizer/scale_grid.h
+// places them, and the workspace. kCustom: FP8 codes and one scale per use.
+// InvalidArgument on a negative or absurd extent, without any usage, or for a
+// column-wise copy with random_hadamard of rows that are no multiple of 16; the
+// allocator's error when there is no memory. What is written is queued on
+// `stream`.
+absl::StatusOr<QuantizedTensor> AllocateQuantized(int64_t rows, int64_t cols,
                                                   const Policy& policy,
                                                   Usages usages, Device device,
                                                   Allocator* allocator,
                                                   Stream stream = Stream());
+
+// Whether Quantize under `policy` can write `tensor`: scaling, formats, blocks
+// and transforms are those that AllocateQuantized gives.
+bool IsLaidOutFor(const QuantizedTensor& tensor, const Policy& policy);
 
 // "delayed E4M3 128x256 row-wise on host".
 std::string Describe(const QuantizedTensor& tensor);

@@ -5,8 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/device_memory.h"
 #include "base/status_macros.h"
+#include "quantizer/all_gather.h"
 #include "quantizer/dequantize.h"
 #include "quantizer/inference_guard.h"
+#include "quantizer/quantize_many.h"
 
 namespace scalekeeper {
 
@@ -34,7 +36,21 @@ absl::Status Quantizer::CheckInput(const ConstTensorView& x) const {
 }
 
 bool Quantizer::observes(const ConstTensorView& x) const {
-  return observing_ && !x.empty() && !InferenceGuard::active();
+  return observing_ && !x.empty() && !inference_ && !InferenceGuard::active();
+}
+
+void Quantizer::SetUsage(Usage usage, bool on) {
+  switch (usage) {
+    case Usage::kRowWise:
+      usages_.row_wise = on;
+      break;
+    case Usage::kColumnWise:
+      usages_.column_wise = on;
+      break;
+    case Usage::kAllGatherColumnWise:
+      usages_.all_gather_column_wise = on;
+      break;
+  }
 }
 
 absl::Status Quantizer::Unimplemented(absl::string_view call) const {
@@ -46,13 +62,18 @@ absl::StatusOr<QuantizedTensor> Quantizer::Quantize(ConstTensorView x,
                                                     Stream stream) {
   SK_RETURN_IF_ERROR(CheckInput(x));
   SK_ASSIGN_OR_RETURN(QuantizedTensor out, MakeEmpty(x.rows, x.cols, stream));
-  SK_RETURN_IF_ERROR(QuantizeTensor(
-      {x, /*noop_flag=*/nullptr, observes(x), counters_, stream}, &out));
+  SK_RETURN_IF_ERROR(QuantizeInto(x, &out, /*noop_flag=*/nullptr, stream));
   return out;
 }
 
 absl::Status Quantizer::QuantizeInto(ConstTensorView x, QuantizedTensor* out,
                                      const uint32_t* noop_flag, Stream stream) {
+  const QuantizeItem item = {this, x, out, noop_flag};
+  return QuantizeMany(absl::MakeConstSpan(&item, 1), stream);
+}
+
+absl::Status Quantizer::CheckInto(const ConstTensorView& x,
+                                  const QuantizedTensor* out) const {
   SK_RETURN_IF_ERROR(CheckInput(x));
   if (out == nullptr) {
     return absl::InvalidArgumentError(
@@ -69,7 +90,7 @@ absl::Status Quantizer::QuantizeInto(ConstTensorView x, QuantizedTensor* out,
         absl::StrCat("out: got device ", Name(out->device), ", want ",
                      Name(device_), " (", name_, ")"));
   }
-  return QuantizeTensor({x, noop_flag, observes(x), counters_, stream}, out);
+  return absl::OkStatus();
 }
 
 absl::Status Quantizer::QuantizeTensor(const Call& call, QuantizedTensor* out) {
@@ -80,6 +101,16 @@ absl::Status Quantizer::QuantizeTensor(const Call& call, QuantizedTensor* out) {
                      name_, " in this phase"));
   }
   return QuantizeImpl(call, out);
+}
+
+Quantizer::SharedAmaxes Quantizer::SharedAmaxesOf(
+    const QuantizedTensor&) const {
+  return {};
+}
+
+absl::Status Quantizer::MeasureSharedImpl(const Call&, QuantizedTensor*,
+                                          uint32_t*) {
+  return Unimplemented("shared amaxes");
 }
 
 absl::Status Quantizer::Dequantize(const QuantizedTensor& q, TensorView out,
@@ -97,13 +128,24 @@ absl::Status Quantizer::DequantizeTo(const QuantizedTensor& q,
 absl::StatusOr<QuantizedTensor> Quantizer::MakeEmpty(int64_t rows, int64_t cols,
                                                      Stream stream) const {
   Usages usages = usages_;
-  if (usages.row_wise && InferenceGuard::active()) usages.column_wise = false;
+  if (usages.row_wise && (inference_ || InferenceGuard::active())) {
+    usages = {/*row_wise=*/true};
+  }
   return MakeTensor({rows, cols, usages, stream});
 }
 
 absl::StatusOr<QuantizedTensor> Quantizer::MakeTensor(
     const EmptyCall& call) const {
-  SK_ASSIGN_OR_RETURN(QuantizedTensor tensor, MakeEmptyImpl(call));
+  EmptyCall layouts = call;
+  if (call.usages.all_gather_column_wise) {
+    layouts.usages.column_wise = true;
+    layouts.usages.all_gather_column_wise = false;
+  }
+  SK_ASSIGN_OR_RETURN(QuantizedTensor tensor, MakeEmptyImpl(layouts));
+  if (call.usages.all_gather_column_wise) {
+    SK_RETURN_IF_ERROR(CheckCanGather(tensor, name_));
+    tensor.all_gather_column_wise = true;
+  }
   if (tensor.scaling == Scaling::kCustom && tensor.dequantizer == nullptr) {
     tensor.dequantizer = this;
   }
@@ -127,7 +169,7 @@ absl::StatusOr<QuantizedTensor> Quantizer::MakeEmptyImpl(
   if (call.usages.column_wise) return Unimplemented("column-wise usage");
   Policy policy;
   policy.scaling = Scaling::kCustom;
-  return AllocatePerTensor(call.rows, call.cols, policy, call.usages, device_,
+  return AllocateQuantized(call.rows, call.cols, policy, call.usages, device_,
                            allocator_, call.stream);
 }
 
@@ -147,14 +189,8 @@ absl::StatusOr<Statistics> Quantizer::MeasureImpl(const ConstTensorView&,
 
 absl::Status Quantizer::CheckMadeUnder(const Policy& policy,
                                        const QuantizedTensor& out) const {
+  if (IsLaidOutFor(out, policy)) return absl::OkStatus();
   const bool high_precision = policy.scaling == Scaling::kHighPrecision;
-  if (out.scaling == policy.scaling &&
-      (high_precision
-           ? out.high_precision_dtype == policy.high_precision_dtype
-           : out.format == policy.format &&
-                 out.workspace.size() >= sizeof(kernels::AmaxScratch))) {
-    return absl::OkStatus();
-  }
   return absl::InvalidArgumentError(absl::StrCat(
       "out: got ", Describe(out), ", want ", Name(policy.scaling), " ",
       high_precision ? Name(policy.high_precision_dtype) : Name(policy.format),

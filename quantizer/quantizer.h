@@ -5,6 +5,12 @@
 // once; one Quantizer from several threads at once is fine for Quantize (amax
 // accumulates), setters need exclusion. Must not outlive its RecipeState.
 //
+// Where the slot's policy names an amax_group (and the state binds it), the
+// amax that makes the scale is that of all ranks of the group: Quantize and
+// QuantizeInto are then collectives, which every rank makes in the same order,
+// also one whose tensor has no elements, and which quantizer/quantize_many.h
+// does for several tensors at once.
+//
 // Quantize also observes: the tensor's amax is accumulated into the slot,
 // unless observation is off (set_observing(false), or an InferenceGuard on this
 // thread). Zero elements work and observe nothing. Scales
@@ -28,6 +34,7 @@
 #define SCALEKEEPER_QUANTIZER_QUANTIZER_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -35,6 +42,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "amax/amax_group.h"
 #include "amax/recipe_state.h"
 #include "base/buffer.h"
 #include "base/tensor_view.h"
@@ -44,6 +53,8 @@
 #include "quantizer/statistics.h"
 
 namespace scalekeeper {
+
+struct QuantizeItem;  // quantizer/quantize_many.h
 
 class Quantizer : public Dequantizer {
  public:
@@ -73,14 +84,20 @@ class Quantizer : public Dequantizer {
   absl::Status Calibrate(ConstTensorView x, Stream stream);
 
   // The statistics of numerics.md 7 for `x` under the scale that Quantize would
-  // use now; synchronizes, observes nothing.
+  // use now (of an amax_group: from this rank's amax); synchronizes, observes
+  // nothing.
   absl::StatusOr<Statistics> Measure(ConstTensorView x, Stream stream) const;
 
   // The slot's name, "layers.0.fc1/input".
   const std::string& name() const { return name_; }
   Device device() const { return device_; }
   Usages usages() const { return usages_; }
+  // Of the tensors that are made from now on.
   void set_usages(Usages usages) { usages_ = usages; }
+  void SetUsage(Usage usage, bool on);
+  // As if an InferenceGuard lived always and on every thread.
+  bool inference() const { return inference_; }
+  void set_inference(bool inference) { inference_ = inference; }
   bool observing() const { return observing_; }
   void set_observing(bool observing) { observing_ = observing; }
   // Device words (may be null) to which every cast of Quantize and QuantizeInto
@@ -97,6 +114,14 @@ class Quantizer : public Dequantizer {
     bool observe = true;
     kernels::CastCounters* counters = nullptr;
     Stream stream;
+    // What MeasureSharedImpl has raised, reduced over the ranks; null: nothing
+    // was asked for.
+    const uint32_t* shared_amaxes = nullptr;
+  };
+  // Amaxes that the ranks of a group share before a tensor is quantized.
+  struct SharedAmaxes {
+    AmaxGroup* group = nullptr;  // null: none
+    size_t count = 0;            // device words; the same on every rank
   };
   // What MakeEmpty was asked for.
   struct EmptyCall {
@@ -122,6 +147,11 @@ class Quantizer : public Dequantizer {
                                       const TensorView& out,
                                       Stream stream) const;
   virtual absl::Status CalibrateImpl(const Call& call);
+  // Scalings with an amax_group; by default none. The words are 0 before, and
+  // call.noop_flag leaves them so.
+  virtual SharedAmaxes SharedAmaxesOf(const QuantizedTensor& out) const;
+  virtual absl::Status MeasureSharedImpl(const Call& call, QuantizedTensor* out,
+                                         uint32_t* words);
   virtual absl::StatusOr<Statistics> MeasureImpl(const ConstTensorView& x,
                                                  Stream stream) const;
 
@@ -132,12 +162,16 @@ class Quantizer : public Dequantizer {
 
  private:
   friend class PhasedQuantizer;  // calls those of its phases
+  friend absl::Status QuantizeMany(absl::Span<const QuantizeItem> items,
+                                   Stream stream);
 
-  // MakeEmptyImpl, and whose the tensor is.
+  // MakeEmptyImpl of the layouts that serve the usages; whose the tensor is.
   absl::StatusOr<QuantizedTensor> MakeTensor(const EmptyCall& call) const;
   // QuantizeImpl, after a look at whose the tensor is.
   absl::Status QuantizeTensor(const Call& call, QuantizedTensor* out);
   absl::Status CheckInput(const ConstTensorView& x) const;
+  absl::Status CheckInto(const ConstTensorView& x,
+                         const QuantizedTensor* out) const;
   bool observes(const ConstTensorView& x) const;
   absl::Status Unimplemented(absl::string_view call) const;
 
@@ -146,6 +180,7 @@ class Quantizer : public Dequantizer {
   Usages usages_;
   Allocator* allocator_;
   bool observing_ = true;
+  bool inference_ = false;
   kernels::CastCounters* counters_ = nullptr;
   // Known to lie on `device_`: asking costs a tenth of a call.
   mutable std::atomic<const void*> checked_{nullptr};

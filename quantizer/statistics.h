@@ -29,7 +29,8 @@ struct Statistics {
   double signal = 0;
   double error = 0;
 
-  // What x was multiplied with, and its inverse.
+  // What x was multiplied with, and its inverse; where blocks have scales of
+  // their own, the tensor's part (S_enc of NVFP4), else 1.
   float scale = 1;
   float scale_inv = 1;
   // The amax that the scale was made from; 0 where there is none.

@@ -77,6 +77,35 @@ bool operator==(const Policy& a, const Policy& b) {
   return true;
 }
 
+bool ScalesItself(Scaling scaling) {
+  switch (scaling) {
+    case Scaling::kCurrent:
+    case Scaling::kRowwise:
+    case Scaling::kBlock:
+    case Scaling::kMxfp8:
+    case Scaling::kNvfp4:
+      return true;
+    case Scaling::kHighPrecision:
+    case Scaling::kDelayed:
+    case Scaling::kCustom:
+      break;
+  }
+  return false;
+}
+
+const std::string& AmaxGroupOf(const Policy& policy) {
+  static const std::string* const none = new std::string;
+  switch (policy.scaling) {
+    case Scaling::kCurrent:
+    case Scaling::kRowwise:
+      return policy.current.amax_group;
+    case Scaling::kNvfp4:
+      return policy.nvfp4.amax_group;
+    default:
+      return *none;
+  }
+}
+
 bool operator==(const GemmPolicy& a, const GemmPolicy& b) {
   return a.fast_accum == b.fast_accum && a.high_precision == b.high_precision &&
          a.emulate == b.emulate;

@@ -108,6 +108,10 @@ struct Policy {
 bool operator==(const Policy& a, const Policy& b);
 inline bool operator!=(const Policy& a, const Policy& b) { return !(a == b); }
 
+// Whether scales are made from the amaxes of the very tensor: an amax that is
+// observed changes none, and only an inf or NaN in it counts.
+bool ScalesItself(Scaling scaling);
+
 struct GemmPolicy {
   bool fast_accum = false;
   bool high_precision = false;
@@ -122,6 +126,10 @@ struct AmaxReductionPolicy {
 };
 
 bool operator==(const AmaxReductionPolicy& a, const AmaxReductionPolicy& b);
+
+// The group over whose ranks the amaxes of a tensor-level scale that is not
+// delayed are reduced; empty: none.
+const std::string& AmaxGroupOf(const Policy& policy);
 
 // "input", "weight", "grad".
 absl::string_view Name(Role role);

@@ -5,105 +5,122 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "quantizer/inference_guard.h"
+#include "quantizer/linear_usages.h"
 
 namespace scalekeeper {
-namespace {
-
-// The operands of one GEMM: quantized, or as they were where the recipe says
-// so.
-struct Operands {
-  MatmulOperand a;
-  MatmulOperand b;
-};
-
-Operands Choose(const GemmPolicy& policy, const QuantizedTensor& a8,
-                ConstTensorView a, const QuantizedTensor& b8,
-                ConstTensorView b) {
-  if (policy.high_precision) return {a, b};
-  return {a8, b8};
-}
-
-}  // namespace
-
 Linear::Linear(RecipeState* state, std::string name, ModuleSlots slots,
-               int64_t in, int64_t out, float* parameters, float* gradients)
+               const Options& options, float* parameters, float* gradients)
     : state_(state),
       name_(std::move(name)),
       slots_(slots),
-      in_(in),
-      out_(out),
+      options_(options),
       parameters_(parameters),
       gradients_(gradients) {}
 
 absl::Status Linear::MakeQuantizers() {
-  const Usages both = {/*row_wise=*/true, /*column_wise=*/true};
-  SK_ASSIGN_OR_RETURN(input_quantizer_,
-                      MakeQuantizer(state_, slots_.input, both));
-  SK_ASSIGN_OR_RETURN(weight_quantizer_,
-                      MakeQuantizer(state_, slots_.weight, both));
-  SK_ASSIGN_OR_RETURN(grad_quantizer_,
-                      MakeQuantizer(state_, slots_.grad, both));
+  for (const Role role : kRoles) {
+    SK_ASSIGN_OR_RETURN(operand(role).quantizer,
+                        MakeQuantizer(state_, slots_.slot(role), Usages(),
+                                      options_.allocator));
+  }
   SK_RETURN_IF_ERROR(parameters_on_device_.Reserve(
-      state_->device(), ParameterCount(in_, out_), 1));
-  return gradients_on_device_.Reserve(state_->device(), out_, in_);
+      state_->device(), ParameterCount(options_.in, options_.out), 1));
+  return gradients_on_device_.Reserve(state_->device(), options_.out,
+                                      options_.in);
 }
 
 absl::Status Linear::UploadParameters() {
-  return parameters_on_device_.Upload(parameters_, ParameterCount(in_, out_));
+  return parameters_on_device_.Upload(
+      parameters_, ParameterCount(options_.in, options_.out));
+}
+
+absl::Status Linear::Quantize(Role role, ConstTensorView x) {
+  const Usages usages =
+      GetLinearUsages(*state_, name_, options_.needs_dx).of(role);
+  Operand& own = operand(role);
+  std::optional<QuantizedTensor>& kept = own.kept;
+  if (!usages.any()) {
+    kept.reset();
+    return absl::OkStatus();
+  }
+  const int phase = state_->active_phase();
+  if (kept && own.phase == phase && kept->rows == x.rows &&
+      kept->cols == x.cols && kept->usages() == usages) {
+    return own.quantizer->QuantizeInto(x, &*kept, nullptr, Stream{});
+  }
+  own.quantizer->set_usages(usages);
+  own.phase = phase;
+  SK_ASSIGN_OR_RETURN(kept, own.quantizer->Quantize(x, Stream{}));
+  return absl::OkStatus();
+}
+
+absl::Status Linear::Multiply(Gemm gemm,
+                              const std::optional<QuantizedTensor>& a8,
+                              ConstTensorView a,
+                              const std::optional<QuantizedTensor>& b8,
+                              ConstTensorView b, TensorView out,
+                              MatmulOptions options) {
+  const GemmPolicy& policy = state_->gemm_policy(name_, gemm);
+  if (policy.high_precision) return Matmul(a, b, out, options, Stream{});
+  options.fast_accum = policy.fast_accum;
+  return Matmul(*a8, *b8, out, options, Stream{});
 }
 
 absl::Status Linear::Forward(ConstTensorView x, Activation activation,
                              bool training, TensorView y) {
   SK_RETURN_IF_ERROR(UploadParameters());
-  input_quantizer_->set_observing(training);
-  weight_quantizer_->set_observing(training);
-  SK_ASSIGN_OR_RETURN(QuantizedTensor input8,
-                      input_quantizer_->Quantize(x, Stream{}));
-  SK_ASSIGN_OR_RETURN(QuantizedTensor weight8,
-                      weight_quantizer_->Quantize(Weight(), Stream{}));
-  const ConstTensorView bias =
-      parameters_on_device_.View(1, out_, /*offset=*/out_ * in_);
-  const GemmPolicy& policy = state_->gemm_policy(name_, Gemm::kFprop);
+  const ConstTensorView bias = parameters_on_device_.View(
+      1, options_.out, /*offset=*/options_.out * options_.in);
   MatmulOptions options;
   options.transb = true;
   options.bias = &bias;
   options.activation = activation;
-  options.fast_accum = policy.fast_accum;
-  const Operands operands = Choose(policy, input8, x, weight8, Weight());
-  SK_RETURN_IF_ERROR(Matmul(operands.a, operands.b, y, options, Stream{}));
   if (training) {
+    SK_RETURN_IF_ERROR(Quantize(Role::kInput, x));
+    SK_RETURN_IF_ERROR(Quantize(Role::kWeight, Weight()));
     x_ = x;
-    input_ = std::move(input8);
-    weight_ = std::move(weight8);
+    return Multiply(Gemm::kFprop, operand(Role::kInput).kept, x,
+                    operand(Role::kWeight).kept, Weight(), y, options);
   }
-  return absl::OkStatus();
+  const InferenceGuard inference;
+  std::optional<QuantizedTensor> input8;
+  std::optional<QuantizedTensor> weight8;
+  if (!state_->gemm_policy(name_, Gemm::kFprop).high_precision) {
+    for (const Role role : {Role::kInput, Role::kWeight}) {
+      operand(role).quantizer->set_usages(
+          GetLinearUsages(*state_, name_, options_.needs_dx).of(role));
+    }
+    SK_ASSIGN_OR_RETURN(
+        input8, operand(Role::kInput).quantizer->Quantize(x, Stream{}));
+    SK_ASSIGN_OR_RETURN(
+        weight8,
+        operand(Role::kWeight).quantizer->Quantize(Weight(), Stream{}));
+  }
+  return Multiply(Gemm::kFprop, input8, x, weight8, Weight(), y, options);
 }
 
 absl::Status Linear::Backward(ConstTensorView dy,
                               const std::vector<float>& dy_host,
                               const TensorView* dx) {
-  SK_ASSIGN_OR_RETURN(QuantizedTensor grad8,
-                      grad_quantizer_->Quantize(dy, Stream{}));
+  SK_RETURN_IF_ERROR(Quantize(Role::kGrad, dy));
+  const std::optional<QuantizedTensor>& grad8 = operand(Role::kGrad).kept;
   if (dx != nullptr) {
-    const GemmPolicy& policy = state_->gemm_policy(name_, Gemm::kDgrad);
-    MatmulOptions options;
-    options.fast_accum = policy.fast_accum;
-    const Operands operands = Choose(policy, grad8, dy, weight_, Weight());
-    SK_RETURN_IF_ERROR(Matmul(operands.a, operands.b, *dx, options, Stream{}));
+    SK_RETURN_IF_ERROR(Multiply(Gemm::kDgrad, grad8, dy,
+                                operand(Role::kWeight).kept, Weight(), *dx,
+                                MatmulOptions()));
   }
-  const GemmPolicy& policy = state_->gemm_policy(name_, Gemm::kWgrad);
   MatmulOptions options;
   options.transa = true;
-  options.fast_accum = policy.fast_accum;
-  const Operands operands = Choose(policy, grad8, dy, input_, x_);
-  SK_RETURN_IF_ERROR(Matmul(operands.a, operands.b,
-                            gradients_on_device_.View(out_, in_), options,
-                            Stream{}));
-  SK_RETURN_IF_ERROR(gradients_on_device_.Download(gradients_, out_ * in_));
-  float* bias_gradient = gradients_ + out_ * in_;
-  std::fill_n(bias_gradient, out_, 0.0f);
+  SK_RETURN_IF_ERROR(
+      Multiply(Gemm::kWgrad, grad8, dy, operand(Role::kInput).kept, x_,
+               gradients_on_device_.View(options_.out, options_.in), options));
+  const int64_t weights = options_.out * options_.in;
+  SK_RETURN_IF_ERROR(gradients_on_device_.Download(gradients_, weights));
+  float* bias_gradient = gradients_ + weights;
+  std::fill_n(bias_gradient, options_.out, 0.0f);
   for (size_t i = 0; i < dy_host.size(); ++i) {
-    bias_gradient[i % static_cast<size_t>(out_)] += dy_host[i];
+    bias_gradient[i % static_cast<size_t>(options_.out)] += dy_host[i];
   }
   return absl::OkStatus();
 }
@@ -115,9 +132,9 @@ absl::StatusOr<std::vector<Linear::Report>> Linear::Reports(
     const Quantizer* quantizer;
     ConstTensorView tensor;
   };
-  const Entry entries[] = {{slots_.input, input_quantizer_.get(), x},
-                           {slots_.weight, weight_quantizer_.get(), Weight()},
-                           {slots_.grad, grad_quantizer_.get(), dy}};
+  const Entry entries[] = {{slots_.input, operand(Role::kInput).quantizer.get(), x},
+                           {slots_.weight, operand(Role::kWeight).quantizer.get(), Weight()},
+                           {slots_.grad, operand(Role::kGrad).quantizer.get(), dy}};
   std::vector<Report> reports;
   for (const Entry& entry : entries) {
     const Policy& policy = state_->policy(entry.slot);
@@ -148,7 +165,8 @@ absl::StatusOr<std::vector<float>> Linear::SharedScales(bool reduced) {
       scales.push_back(scale);
     } else if (policy.scaling == Scaling::kCurrent && role == Role::kWeight) {
       SK_ASSIGN_OR_RETURN(Statistics statistics,
-                          weight_quantizer_->Measure(Weight(), Stream{}));
+                          operand(Role::kWeight).quantizer->Measure(
+                              Weight(), Stream{}));
       scales.push_back(statistics.scale);
     }
   }

@@ -8,17 +8,24 @@
 // and Backward in pairs. Borrows its parameters and gradients on the host (out
 // x in weights followed by out biases); tensors lie on the state's device. One
 // thread at a time.
+//
+// A GEMM that the recipe keeps in high precision reads the tensors as they are,
+// and no quantized copy is made for it (quantizer/linear_usages.h). Quantized
+// tensors are kept from step to step, and written over.
 #ifndef SCALEKEEPER_EXAMPLES_TRAIN_DIGITS_LINEAR_H_
 #define SCALEKEEPER_EXAMPLES_TRAIN_DIGITS_LINEAR_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "amax/recipe_state.h"
+#include "base/buffer.h"
 #include "base/tensor_view.h"
 #include "examples/train_digits/device_floats.h"
 #include "gemm/matmul.h"
@@ -32,13 +39,20 @@ class Linear {
     return out * in + out;
   }
 
-  Linear(RecipeState* state, std::string name, ModuleSlots slots, int64_t in,
-         int64_t out, float* parameters, float* gradients);
+  struct Options {
+    int64_t in = 0;
+    int64_t out = 0;
+    bool needs_dx = true;  // false: Backward is called with a null dx
+    Allocator* allocator = nullptr;  // of quantized tensors; null: the default
+  };
+
+  Linear(RecipeState* state, std::string name, ModuleSlots slots,
+         const Options& options, float* parameters, float* gradients);
 
   absl::Status MakeQuantizers();
 
-  // x must live until Backward. Without `training` nothing is observed and
-  // nothing kept.
+  // x must live until Backward. Without `training` it runs under an
+  // InferenceGuard, and what training keeps stays where it is.
   absl::Status Forward(ConstTensorView x, Activation activation, bool training,
                        TensorView y);
   // `dy_host` is dy on the host. Writes this layer's gradients, and dx unless
@@ -66,25 +80,37 @@ class Linear {
   absl::StatusOr<std::vector<float>> SharedScales(bool reduced);
 
  private:
-  TensorView Weight() { return parameters_on_device_.View(out_, in_); }
+  // A role's quantizer and its tensor of the last training step, which the next
+  // one writes over.
+  struct Operand {
+    std::unique_ptr<Quantizer> quantizer;
+    std::optional<QuantizedTensor> kept;
+    int phase = -1;  // in which it was made
+  };
+
+  TensorView Weight() { return parameters_on_device_.View(options_.out, options_.in); }
+  Operand& operand(Role role) { return operands_[static_cast<size_t>(role)]; }
+  // Into the operand's kept tensor, if any GEMM reads codes of it.
+  absl::Status Quantize(Role role, ConstTensorView x);
+  // One GEMM in the precision that the recipe gives it; null tensors are those
+  // that no GEMM reads quantized.
+  absl::Status Multiply(Gemm gemm, const std::optional<QuantizedTensor>& a8,
+                        ConstTensorView a,
+                        const std::optional<QuantizedTensor>& b8,
+                        ConstTensorView b, TensorView out,
+                        MatmulOptions options);
   absl::Status UploadParameters();
 
   RecipeState* state_;
   std::string name_;
   ModuleSlots slots_;
-  int64_t in_;
-  int64_t out_;
+  Options options_;
   float* parameters_;
   float* gradients_;
   DeviceFloats parameters_on_device_;
   DeviceFloats gradients_on_device_;
-  std::unique_ptr<Quantizer> input_quantizer_;
-  std::unique_ptr<Quantizer> weight_quantizer_;
-  std::unique_ptr<Quantizer> grad_quantizer_;
-  // Of the last Forward, for Backward.
-  ConstTensorView x_;
-  QuantizedTensor input_;
-  QuantizedTensor weight_;
+  std::array<Operand, kRoles.size()> operands_;
+  ConstTensorView x_;  // of the last Forward, for Backward
 };
 
 }  // namespace scalekeeper

@@ -41,7 +41,8 @@ std::vector<std::string> Mlp::ModuleNames() {
 }
 
 absl::StatusOr<std::unique_ptr<Mlp>> Mlp::Create(RecipeState* state,
-                                                 uint64_t seed) {
+                                                 uint64_t seed,
+                                                 Allocator* allocator) {
   std::unique_ptr<Mlp> mlp = absl::WrapUnique(new Mlp(state->device()));
   int64_t count = 0;
   for (size_t i = 0; i < kLayers; ++i) {
@@ -65,7 +66,12 @@ absl::StatusOr<std::unique_ptr<Mlp>> Mlp::Create(RecipeState* state,
       parameters[k] = random.Uniform(limit);
     const std::string& name = names[i];
     SK_ASSIGN_OR_RETURN(const ModuleSlots slots, state->AddModule(name));
-    mlp->layers_.emplace_back(state, name, slots, in, out, parameters,
+    Linear::Options options;
+    options.in = in;
+    options.out = out;
+    options.needs_dx = i != 0;
+    options.allocator = allocator;
+    mlp->layers_.emplace_back(state, name, slots, options, parameters,
                               gradients);
     parameters += Linear::ParameterCount(in, out);
     gradients += Linear::ParameterCount(in, out);

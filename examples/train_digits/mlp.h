@@ -27,9 +27,10 @@ class Mlp {
  public:
   // "fc1", "fc2", "fc3".
   static std::vector<std::string> ModuleNames();
-  // The same seed gives the same initial parameters.
-  static absl::StatusOr<std::unique_ptr<Mlp>> Create(RecipeState* state,
-                                                     uint64_t seed);
+  // The same seed gives the same initial parameters. `allocator` (null: the
+  // device's default) is where quantized tensors come from.
+  static absl::StatusOr<std::unique_ptr<Mlp>> Create(
+      RecipeState* state, uint64_t seed, Allocator* allocator = nullptr);
   absl::Status Prepare();
 
   // Forward and backward on one batch: fills gradients() (of the mean loss) and

@@ -213,7 +213,7 @@ TEST_P(ExchangeTest, AMissingRankEndsInDeadlineExceeded) {
               StatusIs(kDeadlineExceeded,
                        AllOf(HasSubstr("\"default\""), HasSubstr("within 3"),
                              AnyOf(HasSubstr("rank 1 of 2"),
-                                   HasSubstr("NCCL reduction")))));
+                                   HasSubstr("NCCL collective")))));
   EXPECT_LT(absl::Now() - begin, absl::Seconds(15));
   EXPECT_EQ(job.state(0).step(), 1);
   EXPECT_EQ(job.Scale(0), 56);

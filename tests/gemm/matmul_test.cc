@@ -33,7 +33,7 @@ QuantizedTensor MakeQuantized(int64_t rows, int64_t cols, Format format,
   Policy policy;
   policy.scaling = Scaling::kCurrent;
   policy.format = format;
-  absl::StatusOr<QuantizedTensor> tensor = AllocatePerTensor(
+  absl::StatusOr<QuantizedTensor> tensor = AllocateQuantized(
       rows, cols, policy, usages, Device::Host(), HostAllocator());
   EXPECT_THAT(tensor, IsOk());
   for (int64_t r = 0; r < rows; ++r) {
@@ -174,7 +174,7 @@ TEST(MatmulTest, HighPrecisionTensorsAreMultipliedUnscaled) {
   Policy policy;
   policy.scaling = Scaling::kHighPrecision;
   policy.high_precision_dtype = DType::kBF16;
-  absl::StatusOr<QuantizedTensor> a = AllocatePerTensor(
+  absl::StatusOr<QuantizedTensor> a = AllocateQuantized(
       1, 2, policy, {false, true}, Device::Host(), HostAllocator());
   ASSERT_THAT(a, IsOk());
   a->column_wise->codes.as<uint16_t>()[0] = BF16FromFloat(3.0f);

@@ -1,0 +1,69 @@
+// The switch on the device kind for the kernels of block scalings.
+#include "quantizer/block_kernels.h"
+
+#include "amax/slot_view.h"
+#include "base/status_macros.h"
+#include "quantizer/block_kernels_cuda.h"
+#include "quantizer/block_kernels_host.h"
+#include "quantizer/kernels_host.h"
+
+namespace scalekeeper::kernels {
+
+absl::Status BlockCast(const ConstTensorView& x, const BlockCastSpec& spec,
+                       const BlockCastOutput& out, const RunIf& run,
+                       Stream stream) {
+  if (x.device.kind == DeviceKind::kCuda) {
+    return cuda::BlockCast(x, spec, out, run, stream);
+  }
+  if (!host::Runs(run)) return absl::OkStatus();
+  // Several threads may raise the caller's words at once.
+  uint32_t amax = 0;
+  CastCounters counters;
+  BlockCastOutput local = out;
+  if (out.amax != nullptr) local.amax = &amax;
+  if (out.counters != nullptr) local.counters = &counters;
+  host::BlockCast(x, spec, local);
+  if (out.amax != nullptr) Observe({out.amax}, amax);
+  if (out.counters != nullptr) host::AddTo(out.counters, counters);
+  return absl::OkStatus();
+}
+
+absl::Status TensorAmaxes(const ConstTensorView& x, bool hadamard,
+                          uint32_t* row_wise, uint32_t* column_wise,
+                          AmaxScratch* scratch, const RunIf& run,
+                          Stream stream) {
+  if (x.device.kind == DeviceKind::kCuda) {
+    return cuda::TensorAmaxes(x, hadamard, row_wise, column_wise, scratch, run,
+                              stream);
+  }
+  if (!host::Runs(run)) return absl::OkStatus();
+  if (row_wise != nullptr) *row_wise = host::Amax(x);
+  if (column_wise == nullptr) return absl::OkStatus();
+  if (hadamard) {
+    *column_wise = host::HadamardAmax(x);
+  } else {
+    *column_wise = row_wise != nullptr ? *row_wise : host::Amax(x);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LineAmaxes(const ConstTensorView& x, uint32_t* row_amax,
+                        uint32_t* col_amax, const RunIf& run, Stream stream) {
+  if (x.device.kind == DeviceKind::kCuda) {
+    return cuda::LineAmaxes(x, row_amax, col_amax, run, stream);
+  }
+  if (host::Runs(run)) host::LineAmaxes(x, row_amax, col_amax);
+  return absl::OkStatus();
+}
+
+absl::Status BlockDecode(const uint8_t* codes, Format format,
+                         const BlockScales& scales, bool hadamard,
+                         const TensorView& out, Stream stream) {
+  if (out.device.kind == DeviceKind::kCuda) {
+    return cuda::BlockDecode(codes, format, scales, hadamard, out, stream);
+  }
+  host::BlockDecode(codes, format, scales, hadamard, out);
+  return absl::OkStatus();
+}
+
+}  // namespace scalekeeper::kernels
