@@ -42,15 +42,17 @@ absl::Status GroupedOffsets(const int64_t* counts, int experts, int64_t rows,
     return cuda::GroupedOffsets(device.index, counts, experts, rows, offsets,
                                 stream);
   }
-  offsets[0] = 0;
+  int64_t left = rows;
   for (int e = 0; e < experts; ++e) {
-    if (counts[e] < 0 || counts[e] > rows - offsets[e]) {
+    if (counts[e] < 0 || counts[e] > left) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "counts[", e, "]: got ", counts[e], ", want 0..", rows - offsets[e],
+          "counts[", e, "]: got ", counts[e], ", want 0..", left,
           ": what is left of ", rows, " rows after the experts before"));
     }
-    offsets[e + 1] = offsets[e] + counts[e];
+    left -= counts[e];
   }
+  offsets[0] = 0;
+  for (int e = 0; e < experts; ++e) offsets[e + 1] = offsets[e] + counts[e];
   return absl::OkStatus();
 }
 
