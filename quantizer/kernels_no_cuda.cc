@@ -1,4 +1,5 @@
 #include "base/no_cuda.h"
+#include "quantizer/grouped_kernels_cuda.h"
 #include "quantizer/kernels_cuda.h"
 #include "quantizer/layout_kernels_cuda.h"
 
@@ -46,6 +47,22 @@ absl::Status TransposeScales(int, const BlockScales&, const BlockScales&,
   return Missing();
 }
 absl::Status Interleave(int, const GatheredBlocks&, uint8_t*, float*, Stream) {
+  return Missing();
+}
+
+absl::Status GroupedOffsets(int, const int64_t*, int, int64_t, int64_t*,
+                            Stream) {
+  return Missing();
+}
+absl::Status GroupedAmax(const ConstTensorView&, const GroupedSpec&, Stream) {
+  return Missing();
+}
+absl::Status GroupedCast(const ConstTensorView&, const GroupedSpec&,
+                         const GroupedOutput&, Stream) {
+  return Missing();
+}
+absl::Status GroupedDecode(const GroupedSpec&, const uint8_t*, const uint8_t*,
+                           const float*, const TensorView&, Stream) {
   return Missing();
 }
 

@@ -112,6 +112,27 @@ TEST(QuantizeManyTest, OneGroupAndTwoGroupsGiveTheSameScales) {
   }
 }
 
+TEST(QuantizeManyTest, TensorScalesOfNvfp4AreThoseOfTheGroup) {  // E6
+  const std::string rules[] = {
+      "", "rule { module: \"m\" weight { nvfp4 { amax_group: \"sp\" } } }"};
+  for (const std::string& rule : rules) {
+    Ranks ranks(2, "defaults { all { nvfp4 { amax_group: \"tp\" } } } " + rule);
+    RunRanks(2, [&](int rank) {
+      auto input = ranks.Make(rank, Role::kInput);
+      auto weight = ranks.Make(rank, Role::kWeight);
+      TestTensor x = TestTensor::Row(DType::kF32, {rank == 0 ? 2.0f : 8.0f});
+      QuantizedTensor x4 = ValueOrDie(input->MakeEmpty(1, 1));
+      QuantizedTensor w4 = ValueOrDie(weight->MakeEmpty(1, 1));
+      const QuantizeItem items[] = {{input.get(), x.view(), &x4},
+                                    {weight.get(), x.view(), &w4}};
+      ASSERT_THAT(QuantizeMany(items, kStream), IsOk());
+      for (const QuantizedTensor* q : {&x4, &w4}) {
+        EXPECT_EQ(*q->row_wise->tensor_scale_inv.as<float>(), 1.0f / 336.0f);
+      }
+    });
+  }
+}
+
 TEST(QuantizeManyTest, ARankWithoutElementsJoins) {  // G3
   Ranks ranks(2, CurrentRecipe(), absl::Seconds(20));
   RunRanks(2, [&](int rank) {
