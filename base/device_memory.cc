@@ -52,7 +52,6 @@ absl::Status CheckMemory(Device device, const void* data,
   return absl::OkStatus();
 }
 
-
 absl::Status FillWords(Device device, void* destination, uint32_t word,
                        size_t count, Stream stream) {
   if (count == 0) return absl::OkStatus();

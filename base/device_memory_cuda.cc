@@ -88,6 +88,7 @@ absl::Status CheckMemory(int device, const void* data, absl::string_view what) {
       what, " is said to be on cuda:", device, ", but its memory is ",
       on_a_device ? absl::StrCat("on cuda:", attributes.device)
                   : "the host's"));
+}
 
 // The runtime fills bytes only: all of them with the lowest one, then each of
 // the others that differs as a matrix of one column.

@@ -158,10 +158,9 @@ bool Call::CanBeDirect() const {
   const TensorView& out = p_.out;
   if (p_.bias && !IsNativeBias(p_, a_)) return false;
   if (IsBlocked(modes_->a) && out.rows % kBlockedRows != 0) return false;
-  // 1x128 x 1x128 rounds to D's type before it adds C.
+  // Products with blocks of scales round to D's type before they add C.
   if (p_.accumulate && out.dtype != DType::kF32 &&
-      modes_->a == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F &&
-      modes_->b == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F) {
+      (IsBlocked(modes_->a) || IsBlocked(modes_->b))) {
     return false;
   }
   if (p_.codes) {

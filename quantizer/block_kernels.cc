@@ -28,13 +28,23 @@ absl::Status BlockCast(const ConstTensorView& x, const BlockCastSpec& spec,
   return absl::OkStatus();
 }
 
+absl::Status RowwiseCast(const ConstTensorView& x, const BlockCastSpec& spec,
+                         const BlockCastOutput& out, uint32_t* row_amax,
+                         const RunIf& run, Stream stream) {
+  if (x.device.kind == DeviceKind::kCuda) {
+    return cuda::RowwiseCast(x, spec, out, row_amax, run, stream);
+  }
+  SK_RETURN_IF_ERROR(LineAmaxes(x, row_amax, nullptr, run, stream));
+  BlockCastOutput known = out;
+  known.row_wise.line_amax = row_amax;
+  return BlockCast(x, spec, known, run, stream);
+}
+
 absl::Status TensorAmaxes(const ConstTensorView& x, bool hadamard,
                           uint32_t* row_wise, uint32_t* column_wise,
-                          AmaxScratch* scratch, const RunIf& run,
-                          Stream stream) {
+                          const RunIf& run, Stream stream) {
   if (x.device.kind == DeviceKind::kCuda) {
-    return cuda::TensorAmaxes(x, hadamard, row_wise, column_wise, scratch, run,
-                              stream);
+    return cuda::TensorAmaxes(x, hadamard, row_wise, column_wise, run, stream);
   }
   if (!host::Runs(run)) return absl::OkStatus();
   if (row_wise != nullptr) *row_wise = host::Amax(x);

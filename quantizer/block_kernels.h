@@ -83,17 +83,23 @@ absl::Status BlockCast(const ConstTensorView& x, const BlockCastSpec& spec,
                        const BlockCastOutput& out, const RunIf& run,
                        Stream stream);
 
+// LineAmaxes of the rows, then BlockCast by them, in one pass over x where the
+// backend has one. `out`: a row-wise use alone, of blocks of a whole row;
+// line_amax is not read.
+absl::Status RowwiseCast(const ConstTensorView& x, const BlockCastSpec& spec,
+                         const BlockCastOutput& out, uint32_t* row_amax,
+                         const RunIf& run, Stream stream);
+
 // *row_wise = bits of max |x|; *column_wise = bits of max |x'|, where x' is x
 // after the Hadamard transform along its columns (rounded to x's dtype) if
-// `hadamard`, else x. Null pointers are left out. Set, not raised; `scratch`
-// (two, zero before their first use) is the kernel's.
+// `hadamard`, else x. Null pointers are left out. Set, not raised; undefined
+// where `run` says no.
 absl::Status TensorAmaxes(const ConstTensorView& x, bool hadamard,
                           uint32_t* row_wise, uint32_t* column_wise,
-                          AmaxScratch* scratch, const RunIf& run,
-                          Stream stream);
+                          const RunIf& run, Stream stream);
 
 // row_amax[r] = bits of the amax of row r, col_amax[c] = of column c. Null
-// pointers are left out.
+// pointers are left out. Undefined where `run` says no.
 absl::Status LineAmaxes(const ConstTensorView& x, uint32_t* row_amax,
                         uint32_t* col_amax, const RunIf& run, Stream stream);
 

@@ -16,10 +16,12 @@ namespace scalekeeper::kernels::cuda {
 absl::Status BlockCast(const ConstTensorView& x, const BlockCastSpec& spec,
                        const BlockCastOutput& out, const RunIf& run,
                        Stream stream);
+absl::Status RowwiseCast(const ConstTensorView& x, const BlockCastSpec& spec,
+                         const BlockCastOutput& out, uint32_t* row_amax,
+                         const RunIf& run, Stream stream);
 absl::Status TensorAmaxes(const ConstTensorView& x, bool hadamard,
                           uint32_t* row_wise, uint32_t* column_wise,
-                          AmaxScratch* scratch, const RunIf& run,
-                          Stream stream);
+                          const RunIf& run, Stream stream);
 absl::Status LineAmaxes(const ConstTensorView& x, uint32_t* row_amax,
                         uint32_t* col_amax, const RunIf& run, Stream stream);
 absl::Status BlockDecode(const uint8_t* codes, Format format,

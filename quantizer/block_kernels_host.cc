@@ -10,9 +10,9 @@
 #include <array>
 #include <cmath>
 
-#include "numerics/e8m0.h"
 #include "numerics/hadamard.h"
 #include "numerics/nvfp4.h"
+#include "quantizer/block_factor.h"
 #include "quantizer/elements_host.h"
 
 namespace scalekeeper::kernels::host {
@@ -94,40 +94,8 @@ uint32_t BlockAmax(const float* values, int64_t rows, int64_t cols) {
   return static_cast<uint32_t>(amax);
 }
 
-// How a block is quantized, and what its grid stores: `inverse` where scales
-// are float32, else `byte`.
-struct Factor {
-  float scale = 1;
-  float inverse = 1;
-  uint8_t byte = 0;
-};
-
-Factor FloatFactor(uint32_t amax, const BlockCastSpec& spec) {
-  Factor f;
-  f.scale = CurrentScaleFromAmax(amax, spec.current);
-  f.inverse = ScaleInverse(f.scale);
-  return f;
-}
-
-Factor E8M0Factor(uint32_t amax, const BlockCastSpec& spec) {
-  Factor f;
-  f.byte = spec.e8m0_floor ? E8M0FloorFromAmax(amax, spec.format)
-                           : E8M0RoundUpFromAmax(amax, spec.format);
-  f.scale = E8M0Scale(f.byte);
-  f.inverse = DecodeE8M0(f.byte);
-  return f;
-}
-
-Factor Nvfp4Factor(uint8_t block_scale, float tensor_scale_inv) {
-  Factor f;
-  f.byte = block_scale;
-  f.scale = Nvfp4Scale(block_scale, tensor_scale_inv);
-  f.inverse = Nvfp4ScaleInverse(block_scale, tensor_scale_inv);
-  return f;
-}
-
 float SumOfErrors(const float* values, int64_t rows, int64_t cols,
-                  const Factor& f) {
+                  const BlockFactor& f) {
   float sum = 0;
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < cols; ++c) {
@@ -135,22 +103,6 @@ float SumOfErrors(const float* values, int64_t rows, int64_t cols,
     }
   }
   return sum;
-}
-
-void WriteScale(const BlockScales& scales, int64_t grid_row, int64_t grid_col,
-                int64_t code_rows, const Factor& f) {
-  const auto put = [&](int64_t row) {
-    const int64_t at = ScaleOffset(scales, row, grid_col);
-    if (scales.type == ScaleType::kFloat) {
-      static_cast<float*>(scales.data)[at] = f.inverse;
-    } else {
-      static_cast<uint8_t*>(scales.data)[at] = f.byte;
-    }
-  };
-  if (scales.layout == ScaleLayout::kStrided) return put(grid_row);
-  const int64_t first = grid_row * scales.block_rows;
-  const int64_t last = std::min(first + scales.block_rows, code_rows);
-  for (int64_t row = first; row < last; ++row) put(row);
 }
 
 // One pass over a tensor: the codes of `direct` and those of `turned`, their
@@ -233,21 +185,12 @@ void StoreUses(const Pass& pass, Format format, const Window& w,
   }
 }
 
-// What the scales of a whole use are made with.
-struct UseFactors {
-  float tensor_scale = 1;
-  float tensor_scale_inv = 1;
-};
-
-UseFactors PrepareUse(const Pass& pass, const BlockCastSpec& spec) {
-  UseFactors factors;
+TensorFactor PrepareUse(const Pass& pass, const BlockCastSpec& spec) {
   const BlockUse& use = pass.source();
+  const TensorFactor tensor = TensorFactorOf(use, spec);
   if (use.scales.type == ScaleType::kE4M3) {
-    factors.tensor_scale =
-        Nvfp4TensorScale(*use.tensor_amax, spec.four_over_six);
-    factors.tensor_scale_inv = ScaleInverse(factors.tensor_scale);
     for (const BlockUse* u : {pass.direct, pass.turned}) {
-      if (u != nullptr) *u->scales.tensor_scale_inv = factors.tensor_scale_inv;
+      if (u != nullptr) *u->scales.tensor_scale_inv = tensor.scale_inv;
     }
   }
   if (use.line_amax != nullptr) {
@@ -256,30 +199,25 @@ UseFactors PrepareUse(const Pass& pass, const BlockCastSpec& spec) {
                  FloatFactor(use.line_amax[row], spec));
     }
   }
-  return factors;
+  return tensor;
 }
 
-Factor BlockFactor(const BlockScales& scales, const BlockCastSpec& spec,
-                   const UseFactors& tensor, uint32_t amax, const float* values,
-                   int64_t rows, int64_t cols) {
-  if (scales.type == ScaleType::kFloat) return FloatFactor(amax, spec);
-  if (scales.type == ScaleType::kE8M0) return E8M0Factor(amax, spec);
-  const Factor first = Nvfp4Factor(Nvfp4BlockScale(amax, tensor.tensor_scale),
-                                   tensor.tensor_scale_inv);
-  if (!spec.four_over_six) return first;
-  const Factor wider =
-      Nvfp4Factor(Nvfp4WiderBlockScale(first.byte), tensor.tensor_scale_inv);
-  return SumOfErrors(values, rows, cols, wider) <
-                 SumOfErrors(values, rows, cols, first)
-             ? wider
-             : first;
+BlockFactor FactorOfBlock(const BlockScales& scales, const BlockCastSpec& spec,
+                          const TensorFactor& tensor, const float* values,
+                          int64_t rows, int64_t cols) {
+  const BlockFactor first =
+      FactorFromAmax(scales.type, BlockAmax(values, rows, cols), tensor, spec);
+  if (scales.type != ScaleType::kE4M3 || !spec.four_over_six) return first;
+  return BetterOfFourAndSix(first, tensor, [&](const BlockFactor& f) {
+    return SumOfErrors(values, rows, cols, f);
+  });
 }
 
 template <typename In, typename Out>
 void CastPass(const Pass& pass, const BlockCastSpec& spec) {
   const BlockUse& use = pass.source();
   const BlockScales& scales = use.scales;
-  const UseFactors tensor = PrepareUse(pass, spec);
+  const TensorFactor tensor = PrepareUse(pass, spec);
   const int64_t block_rows = scales.block_rows;
   // Blocks of a whole row are cut at the tile's edge: their scale is known.
   const int64_t block_cols = std::min(scales.block_cols, kTile);
@@ -299,12 +237,11 @@ void CastPass(const Pass& pass, const BlockCastSpec& spec) {
       for (int64_t c = 0; c < w.cols; c += block_cols) {
         const int64_t cols = std::min(block_cols, w.cols - c);
         const float* block = values + r * kTile + c;
-        Factor factor;
+        BlockFactor factor;
         if (use.line_amax != nullptr) {
           factor = FloatFactor(use.line_amax[w.r0 + r], spec);
         } else {
-          factor = BlockFactor(scales, spec, tensor,
-                               BlockAmax(block, rows, cols), block, rows, cols);
+          factor = FactorOfBlock(scales, spec, tensor, block, rows, cols);
           const int64_t grid_row = (w.r0 + r) / block_rows;
           const int64_t grid_col = (w.c0 + c) / block_cols;
           if (pass.direct != nullptr) {
@@ -338,10 +275,6 @@ void Run(const Pass& pass, const BlockCastSpec& spec) {
       CastPass<decltype(in), decltype(code)>(pass, spec);
     });
   });
-}
-
-bool IsSquare(const BlockScales& scales) {
-  return scales.block_rows > 1 && scales.block_rows == scales.block_cols;
 }
 
 // The values of all codes of a format.
@@ -392,9 +325,8 @@ void BlockCast(const ConstTensorView& x, const BlockCastSpec& spec,
   pass.counters = out.counters;
   pass.v = x;
   pass.direct = row_wise;
-  const bool transpose = column_wise != nullptr && !column_wise->hadamard &&
-                         IsSquare(column_wise->scales) &&
-                         (row_wise == nullptr || !row_wise->hadamard);
+  const bool transpose =
+      column_wise != nullptr && IsTransposed(*column_wise, out.row_wise);
   if (transpose) pass.turned = column_wise;
   if (pass.direct != nullptr || pass.turned != nullptr) {
     Run(pass, spec);

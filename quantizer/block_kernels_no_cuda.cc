@@ -12,8 +12,13 @@ absl::Status BlockCast(const ConstTensorView&, const BlockCastSpec&,
                        const BlockCastOutput&, const RunIf&, Stream) {
   return Missing();
 }
+absl::Status RowwiseCast(const ConstTensorView&, const BlockCastSpec&,
+                         const BlockCastOutput&, uint32_t*, const RunIf&,
+                         Stream) {
+  return Missing();
+}
 absl::Status TensorAmaxes(const ConstTensorView&, bool, uint32_t*, uint32_t*,
-                          AmaxScratch*, const RunIf&, Stream) {
+                          const RunIf&, Stream) {
   return Missing();
 }
 absl::Status LineAmaxes(const ConstTensorView&, uint32_t*, uint32_t*,

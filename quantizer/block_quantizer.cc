@@ -90,7 +90,7 @@ absl::Status BlockQuantizer::MeasureAmaxes(const Call& call,
     return kernels::TensorAmaxes(
         call.x, out->column_wise && out->column_wise->hadamard,
         out->row_wise ? words : nullptr, out->column_wise ? words + 1 : nullptr,
-        QuantizeWorkspace(out).scratch, run, call.stream);
+        run, call.stream);
   }
   return kernels::LineAmaxes(call.x, out->row_wise ? words : nullptr,
                              out->column_wise ? words + out->rows : nullptr,
@@ -99,10 +99,13 @@ absl::Status BlockQuantizer::MeasureAmaxes(const Call& call,
 
 absl::Status BlockQuantizer::QuantizeChecked(const Call& call,
                                              QuantizedTensor* out) const {
+  // Rows that only this rank measures are measured as they are cast.
+  const bool cast_measures = policy_.scaling == Scaling::kRowwise &&
+                             call.shared_amaxes == nullptr && !out->column_wise;
+  uint32_t* own = QuantizeWorkspace(out).amaxes;
   const uint32_t* words = call.shared_amaxes;
   if (words == nullptr && AmaxWords(*out) != 0) {
-    uint32_t* own = QuantizeWorkspace(out).amaxes;
-    SK_RETURN_IF_ERROR(MeasureAmaxes(call, out, own));
+    if (!cast_measures) SK_RETURN_IF_ERROR(MeasureAmaxes(call, out, own));
     words = own;
   }
   kernels::BlockCastSpec spec = spec_;
@@ -129,6 +132,10 @@ absl::Status BlockQuantizer::QuantizeChecked(const Call& call,
   }
   if (call.observe) codes.amax = slot_.amax;
   codes.counters = call.counters;
+  if (cast_measures) {
+    return kernels::RowwiseCast(call.x, spec, codes, own, {call.noop_flag},
+                                call.stream);
+  }
   return kernels::BlockCast(call.x, spec, codes, {call.noop_flag}, call.stream);
 }
 

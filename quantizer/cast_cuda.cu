@@ -27,6 +27,7 @@
 #include "quantizer/cast_cuda.cuh"
 #include "quantizer/kernels_cuda.h"
 #include "quantizer/launch_cuda.cuh"
+#include "quantizer/tile_cuda.cuh"
 
 namespace scalekeeper::kernels::cuda {
 namespace {
@@ -35,7 +36,7 @@ using device::BlockMax;
 using device::EncodeWord;
 using device::RaiseWord;
 
-constexpr int kThreads = 256;
+constexpr int kThreads = kTileThreads;
 
 // The largest tensor, in elements, that a cast under current scaling measures
 // itself: about what the chip holds in one wave of blocks.
@@ -233,64 +234,6 @@ __global__ void __launch_bounds__(kThreads)
   if (kCount) counts.Flush(task.out.counters);
 }
 
-// Turns four words (rows) of four codes (columns).
-__device__ __forceinline__ void Transpose4x4(const uint32_t* rows,
-                                             uint32_t* columns) {
-  const uint32_t a =
-      __byte_perm(rows[0], rows[1], 0x5140);  // r0c0 r1c0 r0c1 r1c1
-  const uint32_t b = __byte_perm(rows[2], rows[3], 0x5140);
-  const uint32_t c = __byte_perm(rows[0], rows[1], 0x7362);
-  const uint32_t d = __byte_perm(rows[2], rows[3], 0x7362);
-  columns[0] = __byte_perm(a, b, 0x5410);
-  columns[1] = __byte_perm(a, b, 0x7632);
-  columns[2] = __byte_perm(c, d, 0x5410);
-  columns[3] = __byte_perm(c, d, 0x7632);
-}
-
-constexpr int kTile = 128;
-
-constexpr int kTileThreadRows = 4;
-constexpr int kTileThreadCols = 16;
-
-// Where a thread's part of a tile of CastTiled lies.
-struct TilePlace {
-  int64_t row0, col0;  // of the tile
-  int64_t row, col;    // of the thread
-};
-__device__ __forceinline__ TilePlace PlaceOfTile(int64_t tile,
-                                                 int64_t column_tiles) {
-  TilePlace place;
-  place.row0 = (tile / column_tiles) * kTile;
-  place.col0 = (tile % column_tiles) * kTile;
-  place.row = place.row0 + (threadIdx.x >> 3) * kTileThreadRows;
-  place.col = place.col0 + (threadIdx.x & 7) * kTileThreadCols;
-  return place;
-}
-
-// Of 16 bytes, in kTileThreadCols elements.
-template <typename In>
-constexpr int kTileVectors = 4 / In::kPerWord;
-
-template <typename In>
-__device__ __forceinline__ void LoadTile(
-    const typename In::Storage* x, int64_t rows, int64_t cols,
-    int64_t row_stride, const TilePlace& place,
-    uint4 (&loaded)[kTileThreadRows][kTileVectors<In>]) {
-#pragma unroll
-  for (int r = 0; r < kTileThreadRows; ++r) {
-#pragma unroll
-    for (int v = 0; v < kTileVectors<In>; ++v) {
-      loaded[r][v] = make_uint4(0, 0, 0, 0);
-      if (place.col < cols && place.row + r < rows) {
-        loaded[r][v] =
-            __ldcs(reinterpret_cast<const uint4*>(
-                       x + (place.row + r) * row_stride + place.col) +
-                   v);
-      }
-    }
-  }
-}
-
 // x: rows x cols with cols, and rows where there is a column-wise copy,
 // multiples of 16; row_stride in elements, rows 16-byte aligned.
 template <typename In, Format kFormat, bool kCount>
@@ -299,9 +242,7 @@ __global__ void __launch_bounds__(kThreads)
               int64_t cols, int64_t row_stride, int64_t column_tiles,
               CastTask task) {
   if (!Runs(task.run)) return;
-  // [column][row / 4], the 16-byte groups of a column exchanged so that neither
-  // side has bank conflicts.
-  __shared__ uint4 turned[kTile * kTile / 16];
+  __shared__ TurnedTile turned;
   constexpr int kVectors = kTileVectors<In>;
   const float scale = Begin(task, [&](int64_t tile) {
     uint4 loaded[kTileThreadRows][kVectors];
@@ -318,9 +259,8 @@ __global__ void __launch_bounds__(kThreads)
     return In::AmaxOfFold(fold);
   });
   const TilePlace place = PlaceOfTile(blockIdx.x, column_tiles);
-  const auto [row0, col0, row, col] = place;
-  const int group = threadIdx.x & 7;  // 16 columns
-  const int quad = threadIdx.x >> 3;  // 4 rows
+  const int64_t row = place.row;
+  const int64_t col = place.col;
   uint4 loaded[kTileThreadRows][kVectors];
   LoadTile<In>(x, rows, cols, row_stride, place, loaded);
   uint32_t codes[4][4];
@@ -341,33 +281,9 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   if (task.out.column_wise != nullptr) {
-    uint32_t* words = reinterpret_cast<uint32_t*>(turned);
-#pragma unroll
-    for (int w = 0; w < 4; ++w) {
-      const uint32_t in[4] = {codes[0][w], codes[1][w], codes[2][w],
-                              codes[3][w]};
-      uint32_t out[4];
-      Transpose4x4(in, out);
-#pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        const int column = group * 16 + w * 4 + c;
-        words[column * (kTile / 4) + (quad ^ (group * 4))] = out[c];
-      }
-    }
+    turned.Put(codes);
     __syncthreads();
-#pragma unroll
-    for (int i = 0; i < kTile * kTile / 16 / kThreads; ++i) {
-      const int index = threadIdx.x + i * kThreads;
-      const int column = index >> 3;
-      const int part = index & 7;  // 16 rows
-      if (col0 + column < cols && row0 + part * 16 < rows) {
-        const uint4 value = turned[column * 8 + (part ^ (column >> 4))];
-        __stcs(
-            reinterpret_cast<uint4*>(task.out.column_wise +
-                                     (col0 + column) * rows + row0 + part * 16),
-            value);
-      }
-    }
+    turned.Store(task.out.column_wise, rows, cols, place);
   }
   if (task.out.amax != nullptr) {
     const uint32_t amax = BlockMax(In::AmaxOfFold(fold));

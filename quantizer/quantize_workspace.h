@@ -1,8 +1,8 @@
 // What lies in QuantizedTensor::workspace: device words with which a tensor is
 // quantized without an allocation.
 //
-// Every scaling but kHighPrecision has two kernels::AmaxScratch. Behind them
-// are amaxes: of kNvfp4 the tensor's for the row-wise and for the column-wise
+// Every scaling but kHighPrecision has a kernels::AmaxScratch. Behind it are
+// amaxes: of kNvfp4 the tensor's for the row-wise and for the column-wise
 // use, of kRowwise those of the R rows and then of the C columns.
 //
 // Example:
@@ -25,7 +25,7 @@ struct QuantizeWorkspace {
   explicit QuantizeWorkspace(QuantizedTensor* tensor) {
     if (tensor->workspace.size() == 0) return;
     scratch = tensor->workspace.as<kernels::AmaxScratch>();
-    amaxes = reinterpret_cast<uint32_t*>(scratch + 2);
+    amaxes = reinterpret_cast<uint32_t*>(scratch + 1);
   }
 
   static size_t Bytes(Scaling scaling, int64_t rows, int64_t cols) {
@@ -33,11 +33,11 @@ struct QuantizeWorkspace {
     int64_t words = 0;
     if (scaling == Scaling::kNvfp4) words = 2;
     if (scaling == Scaling::kRowwise) words = rows + cols;
-    return 2 * sizeof(kernels::AmaxScratch) +
+    return sizeof(kernels::AmaxScratch) +
            static_cast<size_t>(words) * sizeof(uint32_t);
   }
 
-  kernels::AmaxScratch* scratch = nullptr;  // two
+  kernels::AmaxScratch* scratch = nullptr;
   uint32_t* amaxes = nullptr;
 };
 
