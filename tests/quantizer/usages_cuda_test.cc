@@ -124,7 +124,9 @@ TEST_F(UsagesCudaTest, TransposedScalesAreThoseOfTheHost) {
 TEST_F(UsagesCudaTest, UpdateUsageGivesTheBitsOfQuantizingAnew) {
   for (const std::string policy :
        {"format: E4M3 delayed {}", "format: E4M3 current {}",
-        "high_precision {}"}) {
+        "high_precision {}", "format: E4M3 block { block_shape: B128X128 }",
+        "format: E4M3 mxfp8 { two_dimensional: true }",
+        "nvfp4 { two_dimensional: true }"}) {
     const std::string recipe = "defaults { all { " + policy + " } }";
     TestTensor x = TestTensor::Of(DType::kBF16, 300, 130, Wave);
     DeviceBytes device_x(kGpu, x.bytes());
@@ -139,6 +141,8 @@ TEST_F(UsagesCudaTest, UpdateUsageGivesTheBitsOfQuantizingAnew) {
               Read(kGpu, want.column_wise->codes));
     EXPECT_EQ(Read(kGpu, q.column_wise->scale_inv),
               Read(kGpu, want.column_wise->scale_inv));
+    EXPECT_EQ(Read(kGpu, q.column_wise->tensor_scale_inv),
+              Read(kGpu, want.column_wise->tensor_scale_inv));
   }
 }
 
