@@ -73,7 +73,7 @@ using QuantizerFactory =
 // InvalidArgument for an empty name or factory, AlreadyExists for a name that
 // is taken.
 absl::Status RegisterQuantizer(absl::string_view name,
-                               QuantizerFactory factory);
+                               const QuantizerFactory& factory);
 
 // In alphabetical order.
 std::vector<std::string> RegisteredQuantizers();
