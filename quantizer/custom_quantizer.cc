@@ -22,9 +22,9 @@ class Registry {
     return *registry;
   }
 
-  absl::Status Add(absl::string_view name, QuantizerFactory factory) {
+  absl::Status Add(absl::string_view name, const QuantizerFactory& factory) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!factories_.try_emplace(std::string(name), std::move(factory)).second) {
+    if (!factories_.try_emplace(std::string(name), factory).second) {
       return absl::AlreadyExistsError(
           absl::StrCat("RegisterQuantizer: a factory \"", name,
                        "\" was registered before, want each name once"));
@@ -127,7 +127,7 @@ absl::Status CustomQuantizerArgs::CheckKeys(
 }
 
 absl::Status RegisterQuantizer(absl::string_view name,
-                               QuantizerFactory factory) {
+                               const QuantizerFactory& factory) {
   if (name.empty()) {
     return absl::InvalidArgumentError(
         "RegisterQuantizer: got an empty name, want the factory's name");
@@ -136,7 +136,7 @@ absl::Status RegisterQuantizer(absl::string_view name,
     return absl::InvalidArgumentError(
         absl::StrCat("RegisterQuantizer: got no function for \"", name, "\""));
   }
-  return Registry::Get().Add(name, std::move(factory));
+  return Registry::Get().Add(name, factory);
 }
 
 std::vector<std::string> RegisteredQuantizers() {

@@ -46,7 +46,9 @@ namespace scalekeeper {
 struct CustomQuantizerArgs {
   std::string name;  // the slot's
   Policy policy;     // custom; its parameters as one line of JSON
-  SlotView slot;     // null pointers where the state keeps none for the slot
+  // Its amax word alone, for an inf or NaN to raise the slot's flag; scale,
+  // scale_inv and measure too where it is delayed in another phase.
+  SlotView slot;
   Device device;
   Usages usages;
   Allocator* allocator = nullptr;  // borrowed
@@ -71,7 +73,7 @@ using QuantizerFactory =
 // InvalidArgument for an empty name or factory, AlreadyExists for a name that
 // is taken.
 absl::Status RegisterQuantizer(absl::string_view name,
-                               QuantizerFactory factory);
+                               const QuantizerFactory& factory);
 
 // In alphabetical order.
 std::vector<std::string> RegisteredQuantizers();

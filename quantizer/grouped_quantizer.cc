@@ -113,10 +113,9 @@ absl::StatusOr<GroupedTensor> GroupedQuantizer::MakeEmpty(int64_t rows,
   const size_t codes = static_cast<size_t>(rows * cols);
   const size_t count = slots_.size();
   const bool infers = state_->inference() || InferenceGuard::active();
-  const auto allocate = [this](size_t bytes, Buffer* buffer) {
-    absl::StatusOr<Buffer> made = Buffer::Allocate(allocator_, bytes);
-    if (made.ok()) *buffer = *std::move(made);
-    return made.status();
+  const auto allocate = [this](size_t bytes, Buffer* buffer) -> absl::Status {
+    SK_ASSIGN_OR_RETURN(*buffer, Buffer::Allocate(allocator_, bytes));
+    return absl::OkStatus();
   };
   if (usages_.row_wise) {
     SK_RETURN_IF_ERROR(allocate(codes, &tensor.row_wise));

@@ -5,7 +5,8 @@
 // usages. Nothing is changed in the quantizers: after the guard, training goes
 // on with what it had. QuantizeInto writes every use that its tensor has, so a
 // tensor never holds two different versions. Guards nest; per thread; the
-// statistics, scales and histories of the RecipeState stay as they are.
+// statistics, scales and histories of the RecipeState stay as they are. For a
+// process that never trains: RecipeStateOptions::inference.
 //
 // Example:
 //   {

@@ -144,7 +144,8 @@ absl::Status TransposeCodes(int device, const void* codes, int64_t rows,
   return LaunchStatus("TransposeCodes");
 }
 
-absl::Status TransposeScales(int device, const BlockScales& from, const BlockScales& to, int64_t to_code_rows,
+absl::Status TransposeScales(int device, const BlockScales& from,
+                             const BlockScales& to, int64_t to_code_rows,
                              Stream stream) {
   const int64_t rows = StoredRows(to, to_code_rows);
   if (rows * to.cols == 0) return absl::OkStatus();

@@ -84,10 +84,10 @@ bool ScalesItself(Scaling scaling) {
     case Scaling::kBlock:
     case Scaling::kMxfp8:
     case Scaling::kNvfp4:
+    case Scaling::kCustom:
       return true;
     case Scaling::kHighPrecision:
     case Scaling::kDelayed:
-    case Scaling::kCustom:
       break;
   }
   return false;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "numerics/amax.h"
 #include "numerics/convert.h"
 
 namespace scalekeeper {
@@ -60,13 +61,16 @@ absl::Status Log8Quantizer::QuantizeImpl(const Call& call,
     return absl::OkStatus();
   }
   const ConstTensorView& x = call.x;
-  float amax = 0;
+  float amax = 0;         // of what is finite
+  uint32_t observed = 0;  // of everything
   for (int64_t r = 0; r < x.rows; ++r) {
     for (int64_t c = 0; c < x.cols; ++c) {
       const float magnitude = std::fabs(Element(x, r, c));
+      observed = MaxBits(observed, AmaxBits(magnitude));
       if (std::isfinite(magnitude)) amax = std::max(amax, magnitude);
     }
   }
+  if (call.observe) Observe(slot_, observed);
   for (const bool column_wise : {false, true}) {
     std::optional<QuantizedData>& use =
         column_wise ? out->column_wise : out->row_wise;

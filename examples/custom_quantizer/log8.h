@@ -9,7 +9,8 @@
 //
 // What a subclass of Quantizer offers, beside the required QuantizeImpl: both
 // usages (MakeEmptyImpl), and reading back (DequantizeImpl), which Matmul uses
-// too. It leaves out calibration and statistics. On the host.
+// too. It observes, so that infinities and NaNs raise the slot's flag, and
+// leaves out calibration and statistics. On the host.
 //
 // Example (in a recipe, after RegisterLog8):
 //   custom {
@@ -23,6 +24,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "amax/slot_view.h"
 #include "quantizer/custom_quantizer.h"
 #include "quantizer/quantizer.h"
 
@@ -35,7 +37,10 @@ float DecodeLog8(uint8_t code, float amax, float steps);
 class Log8Quantizer : public Quantizer {
  public:
   Log8Quantizer(const CustomQuantizerArgs& args, float steps)
-      : Quantizer(args), policy_(args.policy), steps_(steps) {}
+      : Quantizer(args),
+        policy_(args.policy),
+        slot_(args.slot),
+        steps_(steps) {}
 
  protected:
   absl::Status QuantizeImpl(const Call& call, QuantizedTensor* out) override;
@@ -46,6 +51,7 @@ class Log8Quantizer : public Quantizer {
 
  private:
   const Policy policy_;
+  const SlotView slot_;
   const float steps_;
 };
 

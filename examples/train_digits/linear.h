@@ -42,7 +42,7 @@ class Linear {
   struct Options {
     int64_t in = 0;
     int64_t out = 0;
-    bool needs_dx = true;  // false: Backward is called with a null dx
+    bool needs_dx = true;            // false: Backward is called with a null dx
     Allocator* allocator = nullptr;  // of quantized tensors; null: the default
   };
 
@@ -88,7 +88,9 @@ class Linear {
     int phase = -1;  // in which it was made
   };
 
-  TensorView Weight() { return parameters_on_device_.View(options_.out, options_.in); }
+  TensorView Weight() {
+    return parameters_on_device_.View(options_.out, options_.in);
+  }
   Operand& operand(Role role) { return operands_[static_cast<size_t>(role)]; }
   // Into the operand's kept tensor, if any GEMM reads codes of it.
   absl::Status Quantize(Role role, ConstTensorView x);

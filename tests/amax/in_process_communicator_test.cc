@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <ctime>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/communicator_conformance.h"
+#include "tests/testing/flaky_communicator.h"
 #include "tests/testing/rank_threads.h"
 #include "tests/testing/status_matchers.h"
 
@@ -107,6 +109,49 @@ TEST(InProcessCommunicatorTest, WaitsForeverIfToldTo) {
     if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(30));
     EXPECT_THAT(Reduce(group[static_cast<size_t>(rank)].get(), 1), IsOk());
   });
+}
+
+TEST(AllGatherTest, PutsTheRanksBytesOneBehindTheOther) {
+  auto ranks = CreateInProcessCommunicators(3);
+  RunRanks(3, [&](int rank) {
+    for (const size_t bytes : {size_t{1}, size_t{0}, size_t{5}}) {
+      const std::string mine(bytes, static_cast<char>('a' + rank));
+      std::string all(3 * bytes, '?');
+      ASSERT_THAT(ranks[static_cast<size_t>(rank)]->AllGather(
+                      mine.data(), all.data(), bytes, Stream{}),
+                  IsOk());
+      EXPECT_EQ(all, std::string(bytes, 'a') + std::string(bytes, 'b') +
+                         std::string(bytes, 'c'));
+    }
+  });
+}
+
+TEST(AllGatherTest, RanksThatDoNotCallTheSameAreToldSo) {
+  for (const bool other_call : {false, true}) {
+    auto ranks = CreateInProcessCommunicators(2);
+    RunRanks(2, [&](int rank) {
+      char mine[8] = {}, all[16] = {};
+      uint32_t words[4] = {};
+      Communicator& own = *ranks[static_cast<size_t>(rank)];
+      const absl::Status status =
+          other_call && rank == 1
+              ? own.AllReduceMax(absl::MakeSpan(words), Stream{})
+              : own.AllGather(mine, all, rank == 0 ? 4 : 8, Stream{});
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                   HasSubstr("rank 0 brings 4 bytes to gather, "
+                                             "rank 1 brings")));
+    });
+  }
+}
+
+TEST(AllGatherTest, ACommunicatorNeedNotHaveIt) {
+  auto ranks = CreateInProcessCommunicators(1);
+  FlakyCommunicator other(ranks[0].get());
+  char mine = 0, all = 0;
+  EXPECT_THAT(other.AllGather(&mine, &all, 1, Stream{}),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("none")));
+  EXPECT_THAT(ranks[0]->AllGather(nullptr, &all, 1, Stream{}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("null")));
 }
 
 }  // namespace

@@ -12,7 +12,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "recipe/recipe.h"
+#include "tests/amax/state_testing.h"
 #include "tests/testing/status_matchers.h"
+#include "tests/testing/test_tensor.h"
 
 namespace scalekeeper {
 namespace {
@@ -81,6 +83,20 @@ TEST_F(CustomQuantizerExampleTest, MixesWithTheLibrarysOwnScalings) {
                                        "mixed"),
                          options),
               IsOk());
+}
+
+TEST_F(CustomQuantizerExampleTest, ANaNRaisesTheFlagOfTheSlot) {
+  OneModule m = FrozenModule(
+      "defaults { all { custom { factory: \"examples.log8\" } } }");
+  auto quantizer = ValueOrDie(MakeQuantizer(m.state.get(), m.slots.input));
+  TestTensor x = TestTensor::Row(DType::kF32, {1.0f, std::nanf("")});
+  const QuantizedTensor q = ValueOrDie(quantizer->Quantize(x.view(), Stream{}));
+  TestTensor back(DType::kF32, 1, 2);
+  ASSERT_THAT(quantizer->Dequantize(q, back.view(), Stream{}), IsOk());
+  EXPECT_EQ(back.at(0, 0), 1.0f);
+  ASSERT_THAT(m.state->EndStep(Stream{}), IsOk());
+  EXPECT_THAT(m.state->Check(Stream{}),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("m/input")));
 }
 
 TEST_F(CustomQuantizerExampleTest, RefusesParametersOutOfRange) {
