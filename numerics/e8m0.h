@@ -47,7 +47,12 @@ SK_HOST_DEVICE inline uint8_t EncodeE8M0RoundUp(float p) {
 // The block's code by round-up, from the bits of its amax (numerics/amax.h).
 SK_HOST_DEVICE inline uint8_t E8M0RoundUpFromAmax(uint32_t amax_bits,
                                                   Format format) {
-  const float inverse_max = 1.0f / FormatMax(format);
+  // Constants, not a division for each block.
+  const float inverse_max =
+      format == Format::kE4M3
+          ? 1.0f / FormatMax(Format::kE4M3)
+          : (format == Format::kE5M2 ? 1.0f / FormatMax(Format::kE5M2)
+                                     : 1.0f / FormatMax(Format::kE2M1));
   return EncodeE8M0RoundUp(FloatFromBits(amax_bits) * inverse_max);
 }
 

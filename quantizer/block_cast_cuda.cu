@@ -143,8 +143,13 @@ __device__ __forceinline__ void WriteSquare(const BlockScales& scales,
   }
 }
 
+// Blocks of threads that are to fit on a multiprocessor: as many as need no
+// spilling.
+template <typename In>
+constexpr int kTileBlocksPerSm = In::kPerWord == 2 ? 3 : 2;
+
 template <typename In, Blocks kBlocks>
-__global__ void __launch_bounds__(kTileThreads)
+__global__ void __launch_bounds__(kTileThreads, kTileBlocksPerSm<In>)
     CastTileKernel(const typename In::Storage* __restrict__ x, int64_t rows,
                    int64_t cols, int64_t row_stride, int64_t column_tiles,
                    const __grid_constant__ BlockTask task) {
