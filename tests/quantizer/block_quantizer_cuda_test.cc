@@ -5,12 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/cuda/handles_cuda.h"
 #include "base/device_memory.h"
+#include "base/status_macros.h"
 #include "gtest/gtest.h"
 #include "quantizer/block_quantizer.h"
 #include "tests/quantizer/block_testing.h"
-#include "tests/testing/device_bytes.h"
 #include "tests/testing/device_tensor.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/test_tensor.h"
@@ -118,8 +119,8 @@ std::vector<uint8_t> Read(Device device, const Buffer& buffer) {
   return bytes;
 }
 
-Outcome Run(const Case& c, Device device, Allocator* allocator,
-            uint32_t noop = 0) {
+Outcome OutcomeOf(const Case& c, Device device, Allocator* allocator,
+                  uint32_t noop = 0) {
   Outcome outcome;
   const Words zero = [&] {
     Words w;
@@ -186,7 +187,7 @@ void Compare(const Case& c) {
   SCOPED_TRACE(NameOf(c));
   GuardAllocator host;
   GuardedGpu gpu;
-  ExpectSame(Run(c, kGpu, &gpu), Run(c, Device::Host(), &host));
+  ExpectSame(OutcomeOf(c, kGpu, &gpu), OutcomeOf(c, Device::Host(), &host));
 }
 
 std::vector<Policy> Policies() {
@@ -304,7 +305,7 @@ TEST_F(BlockQuantizerCudaTest, NoopFlagLeavesEverything) {
     GuardedGpu gpu;
     Case c = {policy, kBoth, DType::kBF16, 128, 256};
     c.count = true;
-    const Outcome outcome = Run(c, kGpu, &gpu, /*noop=*/1);
+    const Outcome outcome = OutcomeOf(c, kGpu, &gpu, /*noop=*/1);
     for (const auto& codes : outcome.codes) {
       for (uint8_t code : codes) ASSERT_EQ(code, 0x11);
     }
