@@ -30,6 +30,21 @@ absl::Status QuantizeMany(absl::Span<const QuantizeItem> items, Stream stream) {
     return item.quantizer->SharedAmaxesOf(*item.out);
   };
 
+  // Names order the messages, so a name is one group's.
+  for (const QuantizeItem& item : items) {
+    const AmaxGroup* const group = shared_of(item).group;
+    for (const QuantizeItem* other = items.data(); other != &item; ++other) {
+      const AmaxGroup* const its = shared_of(*other).group;
+      if (group == nullptr || its == nullptr || group == its ||
+          group->name() != its->name()) {
+        continue;
+      }
+      return absl::InvalidArgumentError(absl::StrCat(
+          "items: ", other->quantizer->name(), " and ", item.quantizer->name(),
+          " have an amax_group \"", group->name(),
+          "\" of two RecipeStates, want one state's quantizers"));
+    }
+  }
   for (const QuantizeItem& item : items) {
     if (shared_of(item).group != nullptr) continue;
     SK_RETURN_IF_ERROR(item.quantizer->QuantizeTensor(call_of(item), item.out));

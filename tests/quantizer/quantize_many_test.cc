@@ -209,6 +209,21 @@ TEST(QuantizeManyTest, FaultsAreSaidBeforeAnythingIsSent) {
   EXPECT_THAT(QuantizeMany({}, kStream), IsOk());
 }
 
+TEST(QuantizeManyTest, GroupsOfOneNameAreOneStates) {
+  Ranks a(1, CurrentRecipe()), b(1, CurrentRecipe());
+  auto first = a.Make(0, Role::kInput);
+  auto second = b.Make(0, Role::kWeight);
+  TestTensor x = TestTensor::Row(DType::kF32, {8.0f});
+  QuantizedTensor x8 = ValueOrDie(first->MakeEmpty(1, 1));
+  QuantizedTensor y8 = ValueOrDie(second->MakeEmpty(1, 1));
+  const QuantizeItem items[] = {{first.get(), x.view(), &x8},
+                                {second.get(), x.view(), &y8}};
+  EXPECT_THAT(
+      QuantizeMany(items, kStream),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("m/input and m/weight"), HasSubstr("\"tp\""))));
+}
+
 TEST(QuantizeManyTest, AMissingRankIsNamedWithTheGroup) {
   Ranks ranks(2, CurrentRecipe(), absl::Milliseconds(200));
   auto quantizer = ranks.Make(0, Role::kInput);
