@@ -445,7 +445,7 @@ class Operands {
     } else {
       scales.row_stride =
           scales.block_rows == 128 ? (scales.cols + 3) / 4 * 4 : 1;
-      scales.col_stride = scales.block_rows == 128 ? 1 : rows;
+      scales.col_stride = scales.block_rows == 128 ? 1 : scales.rows;
       const int64_t count = scales.block_rows == 128
                                 ? scales.rows * scales.row_stride
                                 : scales.rows * scales.cols;

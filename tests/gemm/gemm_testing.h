@@ -2,6 +2,7 @@
 #ifndef SCALEKEEPER_TESTS_GEMM_GEMM_TESTING_H_
 #define SCALEKEEPER_TESTS_GEMM_GEMM_TESTING_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -87,7 +88,10 @@ inline absl::StatusOr<QuantizedTensor> Quantized(Device device,
     QuantizedData data;
     SK_ASSIGN_OR_RETURN(data.codes, Upload(device, c.bytes));
     SK_ASSIGN_OR_RETURN(data.scale_inv, Upload(device, scale_bytes));
-    data.scales.rows = data.scales.cols = 1;
+    data.scales.data = data.scale_inv.data();
+    data.scales.rows = data.scales.cols = data.scales.row_stride = 1;
+    data.scales.block_rows = std::max<int64_t>(c.rows, 1);
+    data.scales.block_cols = std::max<int64_t>(c.cols, 1);
     return data;
   };
   if (usages.row_wise) {

@@ -1,4 +1,5 @@
 // Products per expert on a GPU against the host.
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>

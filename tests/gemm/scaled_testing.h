@@ -3,6 +3,7 @@
 #ifndef SCALEKEEPER_TESTS_GEMM_SCALED_TESTING_H_
 #define SCALEKEEPER_TESTS_GEMM_SCALED_TESTING_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
