@@ -96,21 +96,28 @@ SK_HOST_DEVICE inline uint8_t EncodeE4M3(float value) {
 SK_HOST_DEVICE inline uint8_t EncodeE5M2(float value) {
   return internal::E5M2::Encode(value);
 }
-// The code is in the low four bits. Fewer operations than the general encoder:
-// adding 2^22 times the value's power of two (not below 1) makes the float32
-// adder round to multiples of 0.5, 1 or 2, ties to even codes; the sum's last
-// bits then count them.
+// The code of a magnitude of at most 6, plus kE2M1Offset. Adding 2^22 times the
+// value's power of two (not below 1) makes the float32 adder round to multiples
+// of 0.5, 1 or 2, ties to even codes; the sum's last bits count them. Fewer
+// operations than the general encoder, and sums of offsets can be taken off
+// together where codes are packed.
+inline constexpr uint32_t kE2M1Offset = (22u << 23) + (0x3F800000u >> 22);
+SK_HOST_DEVICE inline uint32_t OffsetE2M1(float magnitude) {
+  const float at_least_one = magnitude > 1.0f ? magnitude : 1.0f;
+  const uint32_t power = BitsFromFloat(at_least_one) & kFloatInfBits;
+  const float sum = magnitude + FloatFromBits(power + (22u << 23));
+  return BitsFromFloat(sum) - power + (power >> 22);
+}
+
+// The code is in the low four bits.
 SK_HOST_DEVICE inline uint8_t EncodeE2M1(float value) {
-  constexpr uint32_t kOne = 0x3F800000u, kSix = 0x40C00000u;
+  constexpr uint32_t kSix = 0x40C00000u;
   const uint32_t bits = BitsFromFloat(value);
   const uint32_t magnitude = bits & kFloatMagnitudeMask;
   const uint32_t sign =
       internal::Select(magnitude > kFloatInfBits, 0u, (bits >> 28) & 0x8u);
   const uint32_t kept = magnitude < kSix ? magnitude : kSix;
-  const uint32_t power = (kept > kOne ? kept : kOne) & kFloatInfBits;
-  const uint32_t magic = power + (22u << 23);
-  const float sum = FloatFromBits(kept) + FloatFromBits(magic);
-  const uint32_t code = BitsFromFloat(sum) - magic + ((power - kOne) >> 22);
+  const uint32_t code = OffsetE2M1(FloatFromBits(kept)) - kE2M1Offset;
   return static_cast<uint8_t>(code | sign);
 }
 

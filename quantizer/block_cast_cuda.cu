@@ -265,25 +265,43 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocksPerSm<In>)
 #pragma unroll
     for (int r = 0; r < kTileThreadRows; ++r) {
       const float s = factors[r].scale;
+      const bool stored =
+          direct.codes != nullptr && inside && place.row + r < rows;
+      const int64_t at = (place.row + r) * cols + place.col;
+      if constexpr (IsPacked(kBlocks) && !IsSquare(kBlocks) &&
+                    In::kPerWord == 2) {
+        uint32_t packed[2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const uint4& vector = loaded[r][half];
+          const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
+          float v[8];
+#pragma unroll
+          for (int w = 0; w < 4; ++w) In::Unpack(words[w], v + 2 * w);
+          packed[half] = device::EncodeE2M1Word(words, v, s);
+        }
+        if (stored) {
+          __stcs(reinterpret_cast<uint2*>(direct.codes + at / 2),
+                 make_uint2(packed[0], packed[1]));
+        }
+        continue;
+      }
 #pragma unroll
       for (int w = 0; w < 4; ++w) {
         float v[4];
         RowWords<In>::Four(loaded[r], w, v);
         codes[r][w] = EncodeFour<kBlocks>(task.spec.format, v, s, s, s, s);
       }
-      if (direct.codes != nullptr && inside && place.row + r < rows) {
-        const int64_t at = (place.row + r) * cols + place.col;
-        if constexpr (IsPacked(kBlocks)) {
-          __stcs(
-              reinterpret_cast<uint2*>(direct.codes + at / 2),
-              make_uint2(
-                  PackNibbles(codes[r][0]) | (PackNibbles(codes[r][1]) << 16),
-                  PackNibbles(codes[r][2]) | (PackNibbles(codes[r][3]) << 16)));
-        } else {
-          __stcs(
-              reinterpret_cast<uint4*>(direct.codes + at),
-              make_uint4(codes[r][0], codes[r][1], codes[r][2], codes[r][3]));
-        }
+      if (!stored) continue;
+      if constexpr (IsPacked(kBlocks)) {
+        __stcs(
+            reinterpret_cast<uint2*>(direct.codes + at / 2),
+            make_uint2(
+                PackNibbles(codes[r][0]) | (PackNibbles(codes[r][1]) << 16),
+                PackNibbles(codes[r][2]) | (PackNibbles(codes[r][3]) << 16)));
+      } else {
+        __stcs(reinterpret_cast<uint4*>(direct.codes + at),
+               make_uint4(codes[r][0], codes[r][1], codes[r][2], codes[r][3]));
       }
     }
   }
@@ -328,8 +346,9 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocksPerSm<In>)
       __syncthreads();
     }
     for (int i = threadIdx.x; i < kRowBlocks * kTile; i += kTileThreads) {
-      const int column = i % kTile;
-      const int block = i / kTile;
+      // Neighbours write neighbouring entries of a column.
+      const int column = i / kRowBlocks;
+      const int block = i % kRowBlocks;
       const bool exists =
           place.col0 + column < cols && place.row0 + block * kSide < rows;
       uint32_t amax = 0;

@@ -40,6 +40,28 @@ __device__ __forceinline__ uint32_t EncodeWord(float a, float b, float c,
   return EncodePair<kFormat>(a, b) | (EncodePair<kFormat>(c, d) << 16);
 }
 
+// Eight E2M1 codes of v[i] * scale, the first in the lowest nibble, for two
+// elements to a word (bfloat16, half) whose signs `words` holds. scale > 0, or
+// NaN, where every code is 7; finite values and infinities else.
+__device__ __forceinline__ uint32_t EncodeE2M1Word(const uint32_t (&words)[4],
+                                                   const float (&v)[8],
+                                                   float scale) {
+  uint32_t codes = 0;
+#pragma unroll
+  for (int i = 7; i >= 0; --i) {
+    codes = codes * 16 + OffsetE2M1(fminf(fabsf(v[i]) * scale, 6.0f));
+  }
+  codes -= kE2M1Offset * 0x11111111u;
+  const uint32_t odd =
+      __byte_perm(__byte_perm(words[0], words[1], 0x0073),
+                  __byte_perm(words[2], words[3], 0x0073), 0x5410);
+  const uint32_t even =
+      __byte_perm(__byte_perm(words[0], words[1], 0x0051),
+                  __byte_perm(words[2], words[3], 0x0051), 0x5410);
+  const uint32_t signs = (odd & 0x80808080u) | ((even & 0x80808080u) >> 4);
+  return scale == scale ? codes | signs : codes;
+}
+
 // A 32-bit word of bfloat16 / half / float32 elements, in memory order.
 struct BF16 {
   static constexpr int kPerWord = 2;
