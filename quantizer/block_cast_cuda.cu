@@ -284,24 +284,25 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocksPerSm<In>)
           __stcs(reinterpret_cast<uint2*>(direct.codes + at / 2),
                  make_uint2(packed[0], packed[1]));
         }
-        continue;
-      }
-#pragma unroll
-      for (int w = 0; w < 4; ++w) {
-        float v[4];
-        RowWords<In>::Four(loaded[r], w, v);
-        codes[r][w] = EncodeFour<kBlocks>(task.spec.format, v, s, s, s, s);
-      }
-      if (!stored) continue;
-      if constexpr (IsPacked(kBlocks)) {
-        __stcs(
-            reinterpret_cast<uint2*>(direct.codes + at / 2),
-            make_uint2(
-                PackNibbles(codes[r][0]) | (PackNibbles(codes[r][1]) << 16),
-                PackNibbles(codes[r][2]) | (PackNibbles(codes[r][3]) << 16)));
       } else {
-        __stcs(reinterpret_cast<uint4*>(direct.codes + at),
-               make_uint4(codes[r][0], codes[r][1], codes[r][2], codes[r][3]));
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+          float v[4];
+          RowWords<In>::Four(loaded[r], w, v);
+          codes[r][w] = EncodeFour<kBlocks>(task.spec.format, v, s, s, s, s);
+        }
+        if (!stored) continue;
+        if constexpr (IsPacked(kBlocks)) {
+          __stcs(
+              reinterpret_cast<uint2*>(direct.codes + at / 2),
+              make_uint2(
+                  PackNibbles(codes[r][0]) | (PackNibbles(codes[r][1]) << 16),
+                  PackNibbles(codes[r][2]) | (PackNibbles(codes[r][3]) << 16)));
+        } else {
+          __stcs(
+              reinterpret_cast<uint4*>(direct.codes + at),
+              make_uint4(codes[r][0], codes[r][1], codes[r][2], codes[r][3]));
+        }
       }
     }
   }
