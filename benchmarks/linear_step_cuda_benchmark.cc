@@ -191,6 +191,16 @@ BENCHMARK_CAPTURE(Step, tensorwise, "tensorwise")
     ->Args({8192, 8192})
     ->UseManualTime()
     ->Iterations(1);
+BENCHMARK_CAPTURE(Step, rowwise, "rowwise")
+    ->Args({4096, 16384})
+    ->Args({8192, 8192})
+    ->UseManualTime()
+    ->Iterations(1);
+BENCHMARK_CAPTURE(Step, blockwise, "blockwise")
+    ->Args({4096, 16384})
+    ->Args({8192, 8192})
+    ->UseManualTime()
+    ->Iterations(1);
 
 // Median host microseconds per call. Batches are shorter than the device's
 // queue of launches and wait for the device in between, untimed: a full queue

@@ -4,6 +4,8 @@
 //                   one: a thread's 4 x 16 values stay in registers while the
 //                   blocks' amaxes are folded over lanes, warps or the tile.
 //                   Whole-row scales are known before.
+//   LineAmaxKernel  the same tiles, a strip of them a block: amaxes of rows and
+//                   columns.
 //   CastRowsKernel  a row a block: its values stay in registers between its
 //                   amax and its codes.
 #include <algorithm>
@@ -112,6 +114,57 @@ struct RowWords {
   }
 };
 
+// Folds a thread's rows into the amaxes of its columns, as packed words.
+template <typename In>
+__device__ __forceinline__ void FoldColumns(
+    const uint4 (&loaded)[kTileThreadRows][kTileVectors<In>],
+    uint32_t (&fold)[RowWords<In>::kWords]) {
+#pragma unroll
+  for (int i = 0; i < RowWords<In>::kWords; ++i) {
+#pragma unroll
+    for (int r = 0; r < kTileThreadRows; ++r) {
+      fold[i] = In::FoldAmax(fold[i], RowWords<In>::Get(loaded[r], i));
+    }
+  }
+}
+
+// amax[w][c] = that of column c of the tile in the rows of warp w.
+template <typename In>
+__device__ __forceinline__ void PutColumnAmaxes(
+    uint32_t (&fold)[RowWords<In>::kWords], uint32_t (*amax)[kTile]) {
+  constexpr int kWords = RowWords<In>::kWords;
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    fold[i] = In::FoldAmax(fold[i], __shfl_xor_sync(0xFFFFFFFFu, fold[i], 8));
+    fold[i] = In::FoldAmax(fold[i], __shfl_xor_sync(0xFFFFFFFFu, fold[i], 16));
+  }
+  // The four lanes that hold the same share the columns.
+  const int part = (threadIdx.x & 31) >> 3;
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    if (i / (kWords / 4) != part) continue;
+#pragma unroll
+    for (int h = 0; h < In::kPerWord; ++h) {
+      const uint32_t half =
+          In::kPerWord == 1 ? fold[i] : fold[i] & (h == 0 ? 0xFFFFu : ~0xFFFFu);
+      amax[threadIdx.x >> 5][(threadIdx.x & 7) * 16 + i * In::kPerWord + h] =
+          In::AmaxOfFold(half);
+    }
+  }
+}
+
+// Of a thread's values of one row.
+template <typename In>
+__device__ __forceinline__ uint32_t
+RowAmax(const uint4 (&row)[kTileVectors<In>]) {
+  uint32_t fold = 0;
+#pragma unroll
+  for (int i = 0; i < RowWords<In>::kWords; ++i) {
+    fold = In::FoldAmax(fold, RowWords<In>::Get(row, i));
+  }
+  return In::AmaxOfFold(fold);
+}
+
 // Shared memory of a tile, used for one thing after the other.
 union TileShared {
   TurnedTile turned;
@@ -173,12 +226,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocksPerSm<In>)
   uint32_t row_amax[kTileThreadRows];
 #pragma unroll
   for (int r = 0; r < kTileThreadRows; ++r) {
-    uint32_t fold = 0;
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) {
-      fold = In::FoldAmax(fold, RowWords<In>::Get(loaded[r], i));
-    }
-    row_amax[r] = In::AmaxOfFold(fold);
+    row_amax[r] = RowAmax<In>(loaded[r]);
   }
   if (task.out.amax != nullptr) {
     const uint32_t own = MaxBits(MaxBits(row_amax[0], row_amax[1]),
@@ -317,33 +365,9 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocksPerSm<In>)
     }
     constexpr int kRowBlocks = kBlocks == Blocks::kLine ? 1 : kTile / kSide;
     if constexpr (kBlocks != Blocks::kLine) {
-      uint32_t fold[kWords];
-#pragma unroll
-      for (int i = 0; i < kWords; ++i) {
-        fold[i] = 0;
-#pragma unroll
-        for (int r = 0; r < kTileThreadRows; ++r) {
-          fold[i] = In::FoldAmax(fold[i], RowWords<In>::Get(loaded[r], i));
-        }
-        fold[i] =
-            In::FoldAmax(fold[i], __shfl_xor_sync(0xFFFFFFFFu, fold[i], 8));
-        fold[i] =
-            In::FoldAmax(fold[i], __shfl_xor_sync(0xFFFFFFFFu, fold[i], 16));
-      }
-      // The four lanes that hold the same share the columns.
-      const int part = (threadIdx.x & 31) >> 3;
-#pragma unroll
-      for (int i = 0; i < kWords; ++i) {
-        if (i / (kWords / 4) != part) continue;
-#pragma unroll
-        for (int h = 0; h < In::kPerWord; ++h) {
-          const uint32_t half = In::kPerWord == 1
-                                    ? fold[i]
-                                    : fold[i] & (h == 0 ? 0xFFFFu : ~0xFFFFu);
-          shared.columns.amax[warp][group * 16 + i * In::kPerWord + h] =
-              In::AmaxOfFold(half);
-        }
-      }
+      uint32_t fold[kWords] = {};
+      FoldColumns<In>(loaded, fold);
+      PutColumnAmaxes<In>(fold, shared.columns.amax);
       __syncthreads();
     }
     for (int i = threadIdx.x; i < kRowBlocks * kTile; i += kTileThreads) {
@@ -421,6 +445,50 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocksPerSm<In>)
     __syncthreads();
     shared.turned.Store(turned.codes, rows, cols, place);
   }
+}
+
+// Tiles of a column that a block of threads takes one after the other.
+constexpr int kStripTiles = 8;
+
+template <typename In>
+__global__ void __launch_bounds__(kTileThreads)
+    LineAmaxKernel(const typename In::Storage* __restrict__ x, int64_t rows,
+                   int64_t cols, int64_t row_stride, int64_t column_tiles,
+                   uint32_t* row_amax, uint32_t* col_amax, RunIf run) {
+  if (!Runs(run)) return;
+  __shared__ uint32_t columns[8][kTile];
+  const int64_t strip = blockIdx.x / column_tiles;
+  const int64_t column_tile = blockIdx.x % column_tiles;
+  uint32_t fold[RowWords<In>::kWords] = {};
+  for (int t = 0; t < kStripTiles; ++t) {
+    const TilePlace place = PlaceOfTile(
+        (strip * kStripTiles + t) * column_tiles + column_tile, column_tiles);
+    if (place.row0 >= rows) break;
+    uint4 loaded[kTileThreadRows][kTileVectors<In>];
+    LoadTile<In>(x, rows, cols, row_stride, place, loaded);
+    FoldColumns<In>(loaded, fold);
+    if (row_amax == nullptr) continue;
+#pragma unroll
+    for (int r = 0; r < kTileThreadRows; ++r) {
+      uint32_t amax = RowAmax<In>(loaded[r]);
+#pragma unroll
+      for (int lanes = 1; lanes < 8; lanes *= 2) {
+        amax = MaxBits(amax, __shfl_xor_sync(0xFFFFFFFFu, amax, lanes));
+      }
+      if ((threadIdx.x & 7) == 0 && place.row + r < rows) {
+        RaiseWord(row_amax + place.row + r, amax);
+      }
+    }
+  }
+  if (col_amax == nullptr) return;
+  PutColumnAmaxes<In>(fold, columns);
+  __syncthreads();
+  const int64_t column = column_tile * kTile + threadIdx.x;
+  if (threadIdx.x >= kTile || column >= cols) return;
+  uint32_t amax = 0;
+#pragma unroll
+  for (int w = 0; w < 8; ++w) amax = MaxBits(amax, columns[w][threadIdx.x]);
+  RaiseWord(col_amax + column, amax);
 }
 
 constexpr int kRowVectors = 4;  // 16-byte loads of a thread
@@ -592,6 +660,24 @@ absl::Status CastRows(const ConstTensorView& x, const BlockCastSpec& spec,
             static_cast<const typename In::Storage*>(x.data), vectors,
             x.row_stride, task, row_amax);
     return LaunchStatus("row-wise cast");
+  });
+}
+
+bool CanRaiseLines(const ConstTensorView& x) { return RowsAreVectors(x); }
+
+absl::Status RaiseLines(const ConstTensorView& x, uint32_t* row_amax,
+                        uint32_t* col_amax, const RunIf& run, Stream stream) {
+  const int64_t column_tiles = (x.cols + kTile - 1) / kTile;
+  const int64_t strips =
+      (x.rows + kTile * kStripTiles - 1) / (kTile * kStripTiles);
+  SK_ASSIGN_OR_RETURN(const unsigned blocks,
+                      GridSize(strips * column_tiles, 1, "line amaxes"));
+  return WithType(x.dtype, [&](auto in) {
+    using In = decltype(in);
+    LineAmaxKernel<In><<<blocks, kTileThreads, 0, AsCudaStream(stream)>>>(
+        static_cast<const typename In::Storage*>(x.data), x.rows, x.cols,
+        x.row_stride, column_tiles, row_amax, col_amax, run);
+    return LaunchStatus("line amaxes");
   });
 }
 

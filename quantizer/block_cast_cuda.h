@@ -28,6 +28,12 @@ absl::Status CastRows(const ConstTensorView& x, const BlockCastSpec& spec,
                       const BlockCastOutput& out, uint32_t* row_amax,
                       const RunIf& run, Stream stream);
 
+// Whether RaiseLines takes x; raises row_amax[r] and col_amax[c] (null: left
+// out) to the amaxes of rows and columns.
+bool CanRaiseLines(const ConstTensorView& x);
+absl::Status RaiseLines(const ConstTensorView& x, uint32_t* row_amax,
+                        uint32_t* col_amax, const RunIf& run, Stream stream);
+
 }  // namespace scalekeeper::kernels::cuda
 
 #endif  // SCALEKEEPER_QUANTIZER_BLOCK_CAST_CUDA_H_

@@ -321,8 +321,8 @@ absl::Status RunPass(Pass pass, cudaStream_t stream) {
 constexpr int kLineRows = 32;
 
 __global__ void __launch_bounds__(kThreads)
-    LineAmaxKernel(ConstTensorView x, int64_t column_parts, uint32_t* row_amax,
-                   uint32_t* col_amax, RunIf run) {
+    AnyLineAmaxKernel(ConstTensorView x, int64_t column_parts,
+                      uint32_t* row_amax, uint32_t* col_amax, RunIf run) {
   if (!Runs(run)) return;
   const int64_t row0 = blockIdx.x / column_parts * kLineRows;
   const int64_t col = blockIdx.x % column_parts * kThreads + threadIdx.x;
@@ -498,12 +498,13 @@ absl::Status LineAmaxes(const ConstTensorView& x, uint32_t* row_amax,
   if (row_amax != nullptr) SK_RETURN_IF_ERROR(ClearWords(row_amax, x.rows, s));
   if (col_amax != nullptr) SK_RETURN_IF_ERROR(ClearWords(col_amax, x.cols, s));
   if (x.empty()) return absl::OkStatus();
+  if (CanRaiseLines(x)) return RaiseLines(x, row_amax, col_amax, run, stream);
   const int64_t column_parts = (x.cols + kThreads - 1) / kThreads;
   const int64_t row_parts = (x.rows + kLineRows - 1) / kLineRows;
   SK_ASSIGN_OR_RETURN(const unsigned blocks,
                       GridSize(row_parts * column_parts, 1, "line amaxes"));
-  LineAmaxKernel<<<blocks, kThreads, 0, s>>>(x, column_parts, row_amax,
-                                             col_amax, run);
+  AnyLineAmaxKernel<<<blocks, kThreads, 0, s>>>(x, column_parts, row_amax,
+                                                col_amax, run);
   return LaunchStatus("line amaxes");
 }
 

@@ -282,6 +282,11 @@ TEST_F(BlockQuantizerCudaTest, LargeTensors) {
     if (policy.nvfp4.four_over_six && policy.nvfp4.two_dimensional) continue;
     Compare({policy, kBoth, DType::kBF16, 1024, 2048});
   }
+  // More than one strip of rows.
+  for (DType dtype : kHighPrecisionDTypes) {
+    Compare({BlockPolicy(Scaling::kRowwise, Format::kE4M3), kBoth, dtype, 1168,
+             272});
+  }
   for (int64_t cols : {4096, 16384, 32768, 40960}) {
     Compare({BlockPolicy(Scaling::kRowwise, Format::kE4M3),
              {true, false},
