@@ -28,6 +28,14 @@ Policy PolicyOf(Scaling scaling, bool square = false) {
   return policy;
 }
 
+// As preset "nvfp4" quantizes gradients.
+Policy Nvfp4GradPolicy() {
+  Policy policy = PolicyOf(Scaling::kNvfp4);
+  policy.nvfp4.stochastic_rounding = true;
+  policy.nvfp4.random_hadamard = true;
+  return policy;
+}
+
 void Quantize(benchmark::State& state, const Policy& policy, Usages usages,
               double bytes_per_element) {
   const int64_t n = state.range(0);
@@ -91,6 +99,9 @@ SK_BLOCK_BENCHMARK(mxfp8_32x32_both, PolicyOf(Scaling::kMxfp8, true), kBoth, 4);
 SK_BLOCK_BENCHMARK(nvfp4_row_own_amax, PolicyOf(Scaling::kNvfp4), kRow, 4.5625);
 SK_BLOCK_BENCHMARK(nvfp4_both_own_amax, PolicyOf(Scaling::kNvfp4), kBoth,
                    5.125);
+SK_BLOCK_BENCHMARK(nvfp4_16x16_both_own_amax, PolicyOf(Scaling::kNvfp4, true),
+                   kBoth, 5.125);
+SK_BLOCK_BENCHMARK(nvfp4_grad_both_own_amax, Nvfp4GradPolicy(), kBoth, 5.125);
 BENCHMARK(Nvfp4Given)->Arg(16384)->Arg(4096)->UseManualTime()->Iterations(1);
 
 }  // namespace
