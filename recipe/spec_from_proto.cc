@@ -36,42 +36,61 @@ E EnumFromName(absl::string_view name) {
   return SchemaEnum<E>::kValues[0];
 }
 
-// google.protobuf.Struct -> Parameters.
+// google.protobuf.Struct -> Parameters. By reflection: the inline accessors of
+// types that the protobuf library was built with need not fit the layout that
+// it was built for (a sanitizer's build adds members).
 struct ParametersReader {
   std::string path;  // of the field, for faults
   ParsedRecipe& parsed;
 
-  Parameters Read(const google::protobuf::Struct& message) {
+  Parameters Read(const Message& message) {
+    const Reflection& reflection = *message.GetReflection();
+    const FieldDescriptor* fields =
+        message.GetDescriptor()->FindFieldByName("fields");
+    const FieldDescriptor* key = fields->message_type()->map_key();
+    const FieldDescriptor* value = fields->message_type()->map_value();
     Parameters parameters;
-    for (const auto& [name, value] : message.fields()) {
-      parameters.emplace(name, Read(name, value));
+    for (int i = 0; i < reflection.FieldSize(message, fields); ++i) {
+      const Message& entry = reflection.GetRepeatedMessage(message, fields, i);
+      const std::string name = entry.GetReflection()->GetString(entry, key);
+      parameters.emplace(
+          name,
+          ReadValue(name, entry.GetReflection()->GetMessage(entry, value)));
     }
     return parameters;
   }
 
-  // `name` is that of the field of `parameters` that the value belongs to.
-  ParameterValue Read(const std::string& name,
-                      const google::protobuf::Value& value) {
-    switch (value.kind_case()) {
-      case google::protobuf::Value::kNullValue:
+  // Of a google.protobuf.Value. `name` is that of the field of `parameters`
+  // that it belongs to.
+  ParameterValue ReadValue(const std::string& name, const Message& message) {
+    using google::protobuf::Value;
+    const Reflection& reflection = *message.GetReflection();
+    const FieldDescriptor* kind = reflection.GetOneofFieldDescriptor(
+        message, message.GetDescriptor()->FindOneofByName("kind"));
+    switch (kind == nullptr ? 0 : kind->number()) {
+      case Value::kNullValueFieldNumber:
         return {nullptr};
-      case google::protobuf::Value::kNumberValue:
-        return {value.number_value()};
-      case google::protobuf::Value::kStringValue:
-        return {value.string_value()};
-      case google::protobuf::Value::kBoolValue:
-        return {value.bool_value()};
-      case google::protobuf::Value::kStructValue:
-        return {Read(value.struct_value())};
-      case google::protobuf::Value::kListValue: {
+      case Value::kNumberValueFieldNumber:
+        return {reflection.GetDouble(message, kind)};
+      case Value::kStringValueFieldNumber:
+        return {reflection.GetString(message, kind)};
+      case Value::kBoolValueFieldNumber:
+        return {reflection.GetBool(message, kind)};
+      case Value::kStructValueFieldNumber:
+        return {Read(reflection.GetMessage(message, kind))};
+      case Value::kListValueFieldNumber: {
+        const Message& elements = reflection.GetMessage(message, kind);
+        const Reflection& list_reflection = *elements.GetReflection();
+        const FieldDescriptor* values =
+            elements.GetDescriptor()->FindFieldByName("values");
         ParameterList list;
-        for (const google::protobuf::Value& element :
-             value.list_value().values()) {
-          list.push_back(Read(name, element));
+        for (int i = 0; i < list_reflection.FieldSize(elements, values); ++i) {
+          list.push_back(ReadValue(
+              name, list_reflection.GetRepeatedMessage(elements, values, i)));
         }
         return {std::move(list)};
       }
-      case google::protobuf::Value::KIND_NOT_SET:
+      default:
         break;
     }
     parsed.faults.emplace_back(
@@ -115,8 +134,7 @@ class Reader {
       out = EnumFromName<T>(reflection_.GetEnum(message_, field)->name());
     } else if constexpr (std::is_same_v<T, Parameters>) {
       ParametersReader reader = {absl::StrCat(prefix_, name), parsed_};
-      out = reader.Read(static_cast<const google::protobuf::Struct&>(
-          reflection_.GetMessage(message_, field)));
+      out = reader.Read(reflection_.GetMessage(message_, field));
     } else {
       Nested(reflection_.GetMessage(message_, field), field, -1, name,
              out.emplace());

@@ -215,7 +215,7 @@ std::string WantedValues(const FieldDescriptor& field) {
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_ENUM: {
       std::vector<std::string> names = EnumNames(field);
-      const std::string last = names.back();
+      std::string last = names.back();
       names.pop_back();
       if (names.empty()) return last;
       return absl::StrCat(absl::StrJoin(names, ", "), " or ", last);

@@ -60,17 +60,20 @@ TEST_P(TrainDigitsTest, IsCloseToFloat32AndRanksAgree) {
   EXPECT_EQ(result.quantizers.size(), 9u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Presets, TrainDigitsTest,
-                         ::testing::Values(Preset{"delayed_hybrid", 0.01, 3},
-                                           Preset{"delayed_e4m3", 0.01, 3},
-                                           Preset{"tensorwise", 0.01, 3},
-                                           Preset{"rowwise", 0.015, 0},
-                                           Preset{"blockwise", 0.015, 0},
-                                           Preset{"mxfp8", 0.015, 0},
-                                           Preset{"nvfp4", 0.03, 0}),
-                         [](const ::testing::TestParamInfo<Preset>& info) {
-                           return std::string(info.param.name);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Presets, TrainDigitsTest,
+    ::testing::Values(
+        Preset{"delayed_hybrid", 0.01, 3}, Preset{"delayed_e4m3", 0.01, 3},
+        Preset{"tensorwise", 0.01, 3}, Preset{"rowwise", 0.015, 0},
+        Preset{"blockwise", 0.015, 0}, Preset{"mxfp8", 0.015, 0},
+        Preset{"nvfp4", 0.03, 0}, Preset{"high_precision", 0.01, 0},
+        Preset{"rowwise_wgrad_bf16", 0.015, 0},
+        Preset{"nvfp4_bf16_tail", 0.03, 0},
+        Preset{"delayed_hybrid_bf16_ends", 0.015, 0},
+        Preset{"delayed_hybrid_bf16_warmup", 0.015, 0}),
+    [](const ::testing::TestParamInfo<Preset>& info) {
+      return std::string(info.param.name);
+    });
 
 TrainOptions Short() {
   TrainOptions options;
