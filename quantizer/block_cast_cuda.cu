@@ -555,17 +555,6 @@ __global__ void __launch_bounds__(1024)
   }
 }
 
-bool Aligned16(const void* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
-}
-
-// Rows of whole 16-byte vectors.
-bool RowsAreVectors(const ConstTensorView& x) {
-  const int64_t per_vector = static_cast<int64_t>(16 / SizeOf(x.dtype));
-  return Aligned16(x.data) && x.col_stride == 1 && x.cols % 16 == 0 &&
-         (x.row_stride % per_vector == 0 || x.rows <= 1);
-}
-
 Blocks BlocksOf(const BlockScales& scales) {
   const bool square = scales.block_rows > 1;
   switch (scales.type) {

@@ -21,6 +21,23 @@ absl::Status CastBlockTiles(const ConstTensorView& x, const BlockCastSpec& spec,
                             const BlockCastOutput& out, const RunIf& run,
                             Stream stream);
 
+// Whether CastSixteenTiles takes a cast: 1 x 16 blocks of NVFP4, else as
+// CanCastBlockTiles, but with stochastic rounding and a transformed column-wise
+// use. BlockCast in one pass over x.
+bool CanCastSixteenTiles(const ConstTensorView& x, const BlockCastSpec& spec,
+                         const BlockCastOutput& out);
+absl::Status CastSixteenTiles(const ConstTensorView& x,
+                              const BlockCastSpec& spec,
+                              const BlockCastOutput& out, const RunIf& run,
+                              Stream stream);
+
+// Raises *row_wise (null: left out) to the amax of x and *column_wise to that
+// after the Hadamard transform along the columns, in one pass; for x that
+// CanRaiseLines takes, rows a multiple of 16.
+absl::Status RaiseHadamardAmaxes(const ConstTensorView& x, uint32_t* row_wise,
+                                 uint32_t* column_wise, const RunIf& run,
+                                 Stream stream);
+
 // Whether CastRows takes it, and RowwiseCast in one pass over x.
 bool CanCastRows(const ConstTensorView& x, const BlockCastSpec& spec,
                  const BlockCastOutput& out);

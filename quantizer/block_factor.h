@@ -119,12 +119,9 @@ SK_HOST_DEVICE inline void WriteScale(const BlockScales& scales,
 }
 
 // Whether a column-wise use is the transpose of the row-wise one.
-inline bool IsTransposed(const BlockUse& column_wise,
-                         const BlockUse& row_wise) {
+inline bool IsTransposed(const BlockUse& column_wise) {
   const BlockScales& scales = column_wise.scales;
-  return scales.block_rows > 1 && scales.block_rows == scales.block_cols &&
-         !column_wise.hadamard &&
-         (row_wise.codes == nullptr || !row_wise.hadamard);
+  return scales.block_rows > 1 && scales.block_rows == scales.block_cols;
 }
 
 }  // namespace scalekeeper::kernels

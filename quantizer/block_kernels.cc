@@ -1,17 +1,35 @@
 // The switch on the device kind for the kernels of block scalings.
 #include "quantizer/block_kernels.h"
 
+#include "absl/strings/str_cat.h"
 #include "amax/slot_view.h"
 #include "base/status_macros.h"
+#include "numerics/hadamard.h"
 #include "quantizer/block_kernels_cuda.h"
 #include "quantizer/block_kernels_host.h"
 #include "quantizer/kernels_host.h"
 
 namespace scalekeeper::kernels {
+namespace {
+
+absl::Status CheckHadamard(const BlockUse& use) {
+  const BlockScales& scales = use.scales;
+  if (use.codes == nullptr || !use.hadamard ||
+      (scales.block_rows == 1 && scales.block_cols == kHadamardSize)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("hadamard: got blocks of ", scales.block_rows, " x ",
+                   scales.block_cols, ", want 1 x ", kHadamardSize));
+}
+
+}  // namespace
 
 absl::Status BlockCast(const ConstTensorView& x, const BlockCastSpec& spec,
                        const BlockCastOutput& out, const RunIf& run,
                        Stream stream) {
+  SK_RETURN_IF_ERROR(CheckHadamard(out.row_wise));
+  SK_RETURN_IF_ERROR(CheckHadamard(out.column_wise));
   if (x.device.kind == DeviceKind::kCuda) {
     return cuda::BlockCast(x, spec, out, run, stream);
   }

@@ -8,8 +8,8 @@
 // Codes of one byte, or E2M1 codes two to a byte, the first in the low nibble;
 // rows without gaps: a row of an odd number of E2M1 codes ends with a nibble of
 // 0. A column-wise copy is C x R and quantized anew from x, except where blocks
-// are square and no Hadamard transform is asked for: then codes and scales are
-// the exact transpose of those that the row-wise use has or would have.
+// are square: then codes and scales are the exact transpose of those that the
+// row-wise use has or would have.
 //
 // Example (host): 1 x 128 blocks.
 //   kernels::BlockCastSpec spec;                  // E4M3, kFloat
@@ -63,7 +63,7 @@ struct BlockUse {
   // device words that LineAmaxes (or a reduction) has set before.
   const uint32_t* line_amax = nullptr;
   // The Hadamard transform of numerics/hadamard.h along each row of codes,
-  // whose length is a multiple of 16.
+  // whose length is a multiple of 16; with blocks of 1 x 16.
   bool hadamard = false;
 };
 
@@ -78,7 +78,8 @@ struct BlockCastOutput {
 
 // code = encode(x * scale of its block), and the blocks' scales; of kTiled one
 // entry per row of codes, padding is left alone. Writes nothing for a tensor
-// without elements.
+// without elements. InvalidArgument for a Hadamard transform with other blocks
+// than 1 x 16.
 absl::Status BlockCast(const ConstTensorView& x, const BlockCastSpec& spec,
                        const BlockCastOutput& out, const RunIf& run,
                        Stream stream);

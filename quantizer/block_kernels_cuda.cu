@@ -1,5 +1,5 @@
 // Block casts of any shape, stride and option, amaxes of lines and decoding;
-// the fast casts are in block_cast_cuda.cu.
+// the fast casts are in block_cast_cuda.cu and sixteen_cast_cuda.cu.
 //
 //   CastSixteenKernel  a thread a 1 x 16 block: all of NVFP4's options.
 //   CastBlocksKernel   a warp a block of any other size.
@@ -418,12 +418,15 @@ absl::Status BlockCast(const ConstTensorView& x, const BlockCastSpec& spec,
   if (CanCastBlockTiles(x, spec, out)) {
     return CastBlockTiles(x, spec, out, run, stream);
   }
+  if (CanCastSixteenTiles(x, spec, out)) {
+    return CastSixteenTiles(x, spec, out, run, stream);
+  }
   // The uses that tiles take, then those that they do not.
   BlockCastOutput rest = out;
   BlockCastOutput row_wise = out;
   row_wise.column_wise = {};
-  const bool transposed = out.column_wise.codes != nullptr &&
-                          IsTransposed(out.column_wise, out.row_wise);
+  const bool transposed =
+      out.column_wise.codes != nullptr && IsTransposed(out.column_wise);
   if (out.row_wise.codes != nullptr && !transposed &&
       CanCastBlockTiles(x, spec, row_wise)) {
     SK_RETURN_IF_ERROR(CastBlockTiles(x, spec, row_wise, run, stream));
@@ -472,6 +475,11 @@ absl::Status TensorAmaxes(const ConstTensorView& x, bool hadamard,
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard,
                       CudaDeviceGuard::Enter(x.device.index));
   const cudaStream_t s = AsCudaStream(stream);
+  if (hadamard && column_wise != nullptr && !x.empty() && CanRaiseLines(x)) {
+    if (row_wise != nullptr) SK_RETURN_IF_ERROR(ClearWords(row_wise, 1, s));
+    SK_RETURN_IF_ERROR(ClearWords(column_wise, 1, s));
+    return RaiseHadamardAmaxes(x, row_wise, column_wise, run, stream);
+  }
   if (row_wise != nullptr) {
     SK_RETURN_IF_ERROR(ClearWords(row_wise, 1, s));
     SK_RETURN_IF_ERROR(cuda::Amax(x, row_wise, run, stream));

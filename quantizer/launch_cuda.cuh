@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "base/cuda/status_cuda.h"
 #include "base/dtype.h"
+#include "base/tensor_view.h"
 #include "quantizer/cast_cuda.cuh"
 #include "quantizer/kernels.h"
 
@@ -29,6 +30,17 @@ inline absl::StatusOr<unsigned> GridSize(int64_t work, int64_t per_block,
         what, ": the tensor needs ", blocks, " blocks, want at most 2^31 - 1"));
   }
   return static_cast<unsigned>(blocks);
+}
+
+inline bool Aligned16(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
+}
+
+// Rows of whole 16-byte vectors.
+inline bool RowsAreVectors(const ConstTensorView& x) {
+  const int64_t per_vector = static_cast<int64_t>(16 / SizeOf(x.dtype));
+  return Aligned16(x.data) && x.col_stride == 1 && x.cols % 16 == 0 &&
+         (x.row_stride % per_vector == 0 || x.rows <= 1);
 }
 
 inline absl::Status LaunchStatus(absl::string_view what) {

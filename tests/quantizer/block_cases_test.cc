@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "quantizer/block_kernels.h"
 #include "quantizer/block_quantizer.h"
 #include "tests/quantizer/block_testing.h"
 #include "tests/testing/status_matchers.h"
@@ -270,6 +271,26 @@ TEST(Nvfp4CasesTest, TransformIsOfTheColumnWiseCopyAlone) {
   EXPECT_FALSE(q.row_wise->hadamard);
   EXPECT_TRUE(q.column_wise->hadamard);
   EXPECT_EQ(oracle::BitsOfFloat(24.0f), rig.amax);
+}
+
+TEST(Nvfp4CasesTest, TransformOfOtherBlocksIsRefused) {
+  Policy policy = Nvfp4Policy();
+  policy.nvfp4.two_dimensional = true;
+  TestTensor x = FillTensor(Fill::kPlain, DType::kBF16, 16, 16);
+  BlockRig rig(policy, kBoth);
+  const QuantizedTensor q = rig.Quantize(x);
+  const uint32_t amax = 0;
+  kernels::BlockCastSpec spec;
+  spec.format = Format::kE2M1;
+  kernels::BlockCastOutput out;
+  out.column_wise.codes = q.column_wise->codes.as<uint8_t>();
+  out.column_wise.scales = q.column_wise->scales;
+  out.column_wise.tensor_amax = &amax;
+  out.column_wise.hadamard = true;
+  EXPECT_THAT(
+      kernels::BlockCast(x.view(), spec, out, {}, Stream{}),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("hadamard: got blocks of 16 x 16, want 1 x 16")));
 }
 
 TEST(StochasticRoundingTest, DependsOnSeedNameStepAndPosition) {

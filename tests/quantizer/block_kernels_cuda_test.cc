@@ -68,7 +68,7 @@ BlockScales GridOf(const Scheme& scheme, int64_t code_rows, int64_t code_cols) {
   return grid;
 }
 
-// The blocks that the tile kernels take.
+// Without options.
 std::vector<Scheme> PlainSchemes(Format fp8) {
   const bool e4m3 = fp8 == Format::kE4M3;
   std::vector<Scheme> schemes;
@@ -120,11 +120,29 @@ std::vector<Scheme> AllSchemes() {
     s.spec.random_key = MakeRandomKey(77, "m/grad", 6);
     s.name = schemes[i].name + " stochastic";
     schemes.push_back(s);
+    if (s.square) continue;
     s.hadamard = true;
     s.name += " Hadamard";
     schemes.push_back(s);
+    s.spec.stochastic_rounding = false;
+    s.name = schemes[i].name + " Hadamard";
+    schemes.push_back(s);
   }
   for (Scheme& s : PlainSchemes(Format::kE5M2)) schemes.push_back(std::move(s));
+  return schemes;
+}
+
+// Those that kernels of tiles take, once each.
+std::vector<Scheme> TileSchemes() {
+  std::vector<Scheme> schemes;
+  for (Scheme& s : AllSchemes()) {
+    if (s.layout == ScaleLayout::kTiled || s.spec.four_over_six ||
+        s.spec.format == Format::kE5M2 ||
+        (s.square && s.spec.stochastic_rounding)) {
+      continue;
+    }
+    schemes.push_back(std::move(s));
+  }
   return schemes;
 }
 
@@ -416,6 +434,9 @@ TEST_F(BlockKernelsCudaTest, LargerShapes) {
     const Case c = {scheme, kBoth, DType::kBF16, 4096, 4096};
     Compare(c, FillTensor(c.fill, c.dtype, c.rows, c.cols), /*decode=*/false);
   }
+  for (const Scheme& scheme : TileSchemes()) {
+    Compare({scheme, kBoth, DType::kBF16, 1024, 2048});
+  }
 }
 
 // As after a reduction over ranks: they are larger, or smaller, than the
@@ -465,8 +486,7 @@ TEST_F(BlockKernelsCudaTest, EdgeValuesInEveryLane) {
                        ? edge
                        : FillValue(Fill::kPlain, r, c);
           });
-      for (const Scheme& scheme : PlainSchemes(Format::kE4M3)) {
-        if (scheme.layout == ScaleLayout::kTiled) continue;
+      for (const Scheme& scheme : TileSchemes()) {
         Compare({scheme, kBoth, dtype, kSide, kSide * kSide}, x,
                 /*decode=*/false);
       }
