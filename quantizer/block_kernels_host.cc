@@ -325,8 +325,7 @@ void BlockCast(const ConstTensorView& x, const BlockCastSpec& spec,
   pass.counters = out.counters;
   pass.v = x;
   pass.direct = row_wise;
-  const bool transpose =
-      column_wise != nullptr && IsTransposed(*column_wise);
+  const bool transpose = column_wise != nullptr && IsTransposed(*column_wise);
   if (transpose) pass.turned = column_wise;
   if (pass.direct != nullptr || pass.turned != nullptr) {
     Run(pass, spec);

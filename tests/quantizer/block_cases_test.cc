@@ -278,7 +278,7 @@ TEST(Nvfp4CasesTest, TransformOfOtherBlocksIsRefused) {
   policy.nvfp4.two_dimensional = true;
   TestTensor x = FillTensor(Fill::kPlain, DType::kBF16, 16, 16);
   BlockRig rig(policy, kBoth);
-  const QuantizedTensor q = rig.Quantize(x);
+  QuantizedTensor q = rig.Quantize(x);
   const uint32_t amax = 0;
   kernels::BlockCastSpec spec;
   spec.format = Format::kE2M1;
