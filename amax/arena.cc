@@ -77,6 +77,7 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
   for (uint32_t i = 0; i < slots; ++i) {
     const ArenaLayout::Slot& slot = layout.slots[i];
     RingClass& ring_class = classes[{slot.capacity, slot.two_rings}];
+    arena.capacities_.push_back(slot.capacity);
     arena.placements_[i].ring_offset = ring_class.Place(slot.capacity);
     if (slot.two_rings) {
       arena.second_ring_[i] = static_cast<uint32_t>(

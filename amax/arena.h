@@ -69,6 +69,8 @@ class Arena {
   uint32_t RingOffset(uint32_t slot, int ring) const {
     return placements_[slot].ring_offset + (ring == 0 ? 0 : second_ring_[slot]);
   }
+  // Of the slot's longest window.
+  uint32_t Capacity(uint32_t slot) const { return capacities_[slot]; }
   uint32_t MessageOffset(uint32_t group) const {
     return group_placements_[group].message_offset;
   }
@@ -89,6 +91,7 @@ class Arena {
   size_t head_bytes_ = 0;
   ArenaView view_;
   std::vector<SlotDescriptor> placements_;
+  std::vector<uint32_t> capacities_;
   std::vector<uint32_t> second_ring_;  // words from ring 0 to ring 1
   std::vector<GroupDescriptor> group_placements_;
 };

@@ -17,8 +17,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "amax/arena.h"
 #include "amax/slot_table.h"
+#include "amax/state_image.h"
 
 namespace scalekeeper {
 
@@ -40,6 +42,14 @@ class PhaseSwitcher {
   // An update has completed in the active phase.
   void Commit() { switched_ = false; }
 
+  // Puts `phase` into force with what `images` say, one per slot of the arena;
+  // null: as a new slot. What was saved under other options becomes what it
+  // would have at a change of phase; a slot that is not delayed in `phase`
+  // keeps what it had. Nothing can be reverted then.
+  void Load(int phase, absl::Span<const SlotImage* const> images);
+  // Makes the slot of the arena a new one, in the active phase.
+  void ResetSlot(uint32_t slot);
+
  private:
   struct Backup {
     SlotDescriptor descriptor;
@@ -53,6 +63,7 @@ class PhaseSwitcher {
   // into force, is `policy`.
   void Describe(const Policy& policy, SlotDescriptor* descriptor) const;
   void PlaceMessages(int phase);
+  void LoadSlot(uint32_t slot, int phase, const SlotImage* image);
 
   const SlotTable* table_ = nullptr;
   const Arena* arena_ = nullptr;

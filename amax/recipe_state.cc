@@ -336,6 +336,21 @@ absl::Status RecipeState::Rep::Fetch(Arena::Extent extent, Stream stream) {
   return absl::OkStatus();
 }
 
+absl::Status RecipeState::Rep::FetchToRewrite(Stream stream) {
+  if (!steps) return absl::OkStatus();
+  SK_RETURN_IF_ERROR(Fetch(Arena::Extent::kAll, stream));
+  return steps->Poll();
+}
+
+absl::Status RecipeState::Rep::StoreRewritten(Stream stream) {
+  const StepState& step = *arena->view().step;
+  queued_step = step.step;
+  previous_counters = counters;
+  restore_floor = switch_sequence = step.sequence;
+  RehashScalesHost(arena->view());
+  return Store(Arena::Extent::kAll, stream);
+}
+
 // On a GPU after Fetch of everything.
 absl::Status RecipeState::Rep::SwitchPhase(int64_t step, Stream stream) {
   const int phase = recipe.ActivePhase(step);
@@ -537,12 +552,14 @@ absl::StatusOr<std::unique_ptr<RecipeState>> RecipeState::Create(
       std::make_unique<Rep>(std::move(recipe), std::move(options))));
 }
 
-absl::StatusOr<ModuleSlots> RecipeState::AddModule(absl::string_view module) {
+absl::StatusOr<ModuleSlots> RecipeState::AddModule(absl::string_view module,
+                                                   absl::string_view identity) {
   if (frozen()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "AddModule(\"", module, "\") after Freeze: add all modules before"));
   }
-  SK_ASSIGN_OR_RETURN(const int32_t first, rep_->table.AddModule(module));
+  SK_ASSIGN_OR_RETURN(const int32_t first,
+                      rep_->table.AddModule(module, identity));
   return ModuleSlots{{first}, {first + 1}, {first + 2}};
 }
 

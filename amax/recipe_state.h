@@ -90,6 +90,9 @@
 namespace scalekeeper {
 
 class AmaxGroup;
+namespace internal {
+struct StateAccess;
+}
 
 // Names a slot in the order of AddModule / AddSlot calls; stays valid until the
 // RecipeState is destroyed.
@@ -141,8 +144,11 @@ class RecipeState {
   // Declares a linear layer (three slots), or one more slot (an attention's s,
   // o, dp): it takes the policy that `module` gets for `role`, and is called
   // "module/name". InvalidArgument on an empty or repeated name, or one with
-  // control characters.
-  absl::StatusOr<ModuleSlots> AddModule(absl::string_view module);
+  // control characters. `identity` says what a module is where its name does
+  // not ("expert 12" behind "local_experts.0"): ranks of a group compare it at
+  // Freeze, and states are not loaded into another one.
+  absl::StatusOr<ModuleSlots> AddModule(absl::string_view module,
+                                        absl::string_view identity = "");
   // A family of layers, the experts of a mixture: modules "family.0" to
   // "family.<count - 1>", or "family.0.suffix" and so on; all of them or none.
   // Their slots lie in the order of the numbers, "experts.2" before
@@ -250,6 +256,7 @@ class RecipeState {
                                                Stream stream) const;
 
  private:
+  friend struct internal::StateAccess;  // of the functions on whole states
   struct Rep;
   explicit RecipeState(std::unique_ptr<Rep> rep);
   std::unique_ptr<Rep> rep_;

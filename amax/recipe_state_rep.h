@@ -18,6 +18,7 @@
 #include "amax/amax_group.h"
 #include "amax/arena.h"
 #include "amax/device_steps.h"
+#include "amax/history.h"
 #include "amax/phase_switcher.h"
 #include "amax/recipe_state.h"
 #include "amax/slot_table.h"
@@ -25,6 +26,15 @@
 
 namespace scalekeeper {
 namespace internal {
+
+// For functions that are not members.
+struct StateAccess {
+  static auto& rep(const RecipeState& state) { return *state.rep_; }
+};
+
+// The window's entries, oldest first.
+std::vector<uint32_t> EntriesOf(const RingView& ring,
+                                const SlotHistory& history);
 
 // For the few calls that return a reference and so cannot return a Status.
 [[noreturn]] void DieOfMisuse(absl::string_view what);
@@ -122,6 +132,10 @@ struct RecipeState::Rep {
   absl::Status Store(Arena::Extent extent, Stream stream) const {
     return steps ? steps->Store(extent, stream) : absl::OkStatus();
   }
+  // Around a rewrite of slots by the host that no step can undo: everything is
+  // in `arena` in between, or an error, and nothing was changed.
+  absl::Status FetchToRewrite(Stream stream);
+  absl::Status StoreRewritten(Stream stream);
   absl::Status Fail(absl::Status status) {
     failure = status;
     return status;
