@@ -85,6 +85,11 @@ void ToProto(const StateImage& image, proto::State* out) {
   out->set_updates(image.updates);
   out->set_collectives(image.collectives);
   out->set_skipped(image.skipped);
+  if (image.update.has_value()) {
+    out->mutable_update()->set_kept_skip(image.update->kept_skip);
+    out->mutable_update()->set_held(image.update->held);
+    out->mutable_update()->set_held_skip(image.update->held_skip);
+  }
   for (const std::string& group : image.groups) out->add_group(group);
   for (const SlotImage& slot : image.slots) {
     proto::Slot* const s = out->add_slot();
@@ -95,6 +100,7 @@ void ToProto(const StateImage& image, proto::State* out) {
         std::find(image.groups.begin(), image.groups.end(), slot.group) -
         image.groups.begin()));
     s->set_amax(slot.amax_bits);
+    if (image.update.has_value()) s->set_held(slot.held_bits);
     s->set_non_finite_steps(slot.non_finite_steps);
     if (slot.delayed.has_value()) {
       DelayedToProto(*slot.delayed, s->mutable_delayed());
@@ -144,6 +150,10 @@ absl::StatusOr<StateImage> FromProto(const proto::State& in) {
   image.updates = in.updates();
   image.collectives = in.collectives();
   image.skipped = in.skipped();
+  if (in.has_update()) {
+    image.update = UpdateImage{in.update().kept_skip(), in.update().held(),
+                               in.update().held_skip()};
+  }
   image.groups.assign(in.group().begin(), in.group().end());
   image.slots.reserve(static_cast<size_t>(in.slot_size()));
   for (const proto::Slot& s : in.slot()) {
@@ -156,6 +166,7 @@ absl::StatusOr<StateImage> FromProto(const proto::State& in) {
     slot.identity = s.identity();
     if (s.group() < image.groups.size()) slot.group = image.groups[s.group()];
     slot.amax_bits = s.amax();
+    slot.held_bits = s.held();
     slot.non_finite_steps = s.non_finite_steps();
     if (s.has_delayed()) {
       absl::StatusOr<DelayedImage> delayed = DelayedFromProto(s.delayed());

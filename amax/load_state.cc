@@ -74,6 +74,10 @@ SlotImage SaveSlot(const SlotTable& table, const Arena& arena, int phase,
   const ArenaView& view = arena.view();
   image.amax_bits =
       view.amax[view.descriptors[index].amax_index] & kFloatMagnitudeMask;
+  if (view.held != nullptr) {
+    image.held_bits =
+        view.held[view.descriptors[index].amax_index] & kFloatMagnitudeMask;
+  }
   image.non_finite_steps = view.non_finite_steps[index];
   if (table.delayed_in_some_phase(slot)) {
     image.delayed = SaveDelayed(arena, index);
@@ -170,7 +174,7 @@ absl::StatusOr<LoadPlan> MakePlan(const Recipe& recipe, const SlotTable& table,
   plan.images.resize(table.arena_slots().size());
   absl::flat_hash_map<absl::string_view, int32_t> slots;
   for (int32_t i = 0; i < static_cast<int32_t>(table.size()); ++i) {
-    slots[table.name(i)] = i;
+    if (!table.removed(i)) slots[table.name(i)] = i;
   }
   for (const SlotImage& slot : image.slots) {
     const auto it = slots.find(slot.name);
@@ -205,6 +209,21 @@ absl::StatusOr<LoadPlan> MakePlan(const Recipe& recipe, const SlotTable& table,
   return plan;
 }
 
+// What waits for an update: held where the recipe says so, else observed.
+template <typename Rep>
+void LoadHeld(const StateImage& image,
+              const std::vector<const SlotImage*>& images, Rep* rep) {
+  const UpdateImage update = image.update.value_or(UpdateImage());
+  const ArenaView& view = rep->arena->view();
+  *view.kept_skip = update.kept_skip ? 1 : 0;
+  for (uint32_t i = 0; i < view.slots; ++i) {
+    const uint32_t bits = images[i] == nullptr ? 0 : images[i]->held_bits;
+    uint32_t& waits = HeldView(view).amax[view.descriptors[i].amax_index];
+    waits = view.held != nullptr ? bits : MaxBits(waits, bits);
+  }
+  rep->SetHeld(update.held && view.held != nullptr, update.held_skip);
+}
+
 }  // namespace
 
 absl::StatusOr<StateImage> SaveState(const RecipeState& state, Stream stream) {
@@ -219,9 +238,15 @@ absl::StatusOr<StateImage> SaveState(const RecipeState& state, Stream stream) {
   image.updates = rep.counters.updates;
   image.collectives = rep.counters.collectives;
   image.skipped = rep.counters.skipped;
+  const UpdatePolicy& update = rep.recipe.update();
+  if (update.interval > 1 || update.staleness != 0) {
+    image.update = UpdateImage{*rep.arena->view().kept_skip != 0, rep.held,
+                               rep.HeldSkip()};
+  }
   image.groups = rep.table.groups();
   image.slots.reserve(rep.table.size());
   for (int32_t i = 0; i < static_cast<int32_t>(rep.table.size()); ++i) {
+    if (rep.table.removed(i)) continue;
     image.slots.push_back(
         SaveSlot(rep.table, *rep.arena, rep.phases.active_phase(), i));
   }
@@ -240,6 +265,7 @@ absl::StatusOr<LoadReport> LoadState(const StateImage& image,
   SK_RETURN_IF_ERROR(rep.FetchToRewrite(stream));
   rep.phases.Load(rep.recipe.ActivePhase(image.step), plan.images);
   const ArenaView& view = rep.arena->view();
+  LoadHeld(image, plan.images, &rep);
   view.step->step = view.step->previous_step = image.step;
   view.step->skipped_steps = static_cast<uint32_t>(image.skipped);
   for (uint32_t g = 0; g < view.groups; ++g) {

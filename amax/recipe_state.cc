@@ -129,7 +129,8 @@ absl::Status RecipeState::Rep::Allocate() {
 
 // Every bound group is joined, whether the recipe uses it or not, even after an
 // error: a rank whose recipe differs must not leave the others waiting.
-absl::Status RecipeState::Rep::Agree(const absl::Status& local) const {
+absl::Status RecipeState::Rep::Agree(const absl::Status& local,
+                                     absl::string_view call) const {
   absl::Status status = local;
   for (const auto& [name, communicator] : options.groups) {
     const absl::Status agreed = Annotate(
@@ -138,7 +139,7 @@ absl::Status RecipeState::Rep::Agree(const absl::Status& local) const {
                      [&, group = absl::string_view(name)] {
                        return DescribeGroup(recipe, table, group);
                      }),
-        absl::StrCat("Freeze, group \"", name, "\""));
+        absl::StrCat(call, ", group \"", name, "\""));
     if (status.ok()) status = agreed;
   }
   return status;
@@ -152,7 +153,7 @@ absl::Status RecipeState::Freeze() {
   absl::Status local = rep.table.Resolve(rep.recipe);
   if (local.ok()) local = rep.CheckGroupsAreBound();
   if (local.ok()) local = rep.Allocate();
-  SK_RETURN_IF_ERROR(rep.Agree(local));
+  SK_RETURN_IF_ERROR(rep.Agree(local, "Freeze"));
   SK_RETURN_IF_ERROR(DeviceSteps::AgreeOnExchange(
       rep.options.groups, rep.options.exchange, rep.steps.get()));
   rep.frozen = true;
@@ -299,6 +300,7 @@ absl::Status RecipeState::Rep::AfterQueued(Stream stream, int64_t collectives,
                       IsCapturing(options.device, stream));
   if (capturing) {
     ++captured_steps;
+    in_graph = true;
     return absl::OkStatus();
   }
   captured_steps = 0;
@@ -347,8 +349,20 @@ absl::Status RecipeState::Rep::StoreRewritten(Stream stream) {
   queued_step = step.step;
   previous_counters = counters;
   restore_floor = switch_sequence = step.sequence;
-  RehashScalesHost(arena->view());
+  const bool skip = HeldSkip();
+  RehashScalesHost(HeldView(arena->view()));
+  SetHeld(held, skip);
   return Store(Arena::Extent::kAll, stream);
+}
+
+void RecipeState::Rep::SetHeld(bool any, bool skip) {
+  held = any;
+  // What was reduced of it names other scales.
+  if (steps) steps->ForgetReductions();
+  const ArenaView view = HeldView(arena->view());
+  for (uint32_t g = 0; any && g < view.groups; ++g) {
+    OwnControl(view, g)[0] = skip ? 1 : 0;
+  }
 }
 
 // On a GPU after Fetch of everything.
@@ -529,6 +543,17 @@ absl::Status RecipeState::RestorePrevious(Stream stream) {
 
 // ------------------------------------------------------------ declaration
 
+absl::Status CheckGroups(const std::map<std::string, Communicator*>& groups) {
+  for (const auto& [name, communicator] : groups) {
+    if (communicator == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("options.groups[\"", name,
+                       "\"]: got null, want this rank's communicator"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 RecipeState::RecipeState(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
 RecipeState::~RecipeState() = default;
 
@@ -541,13 +566,7 @@ absl::StatusOr<std::unique_ptr<RecipeState>> RecipeState::Create(
         "options.allocator: got one for ", Name(options.allocator->device()),
         ", want one for ", Name(options.device)));
   }
-  for (const auto& [name, communicator] : options.groups) {
-    if (communicator == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("options.groups[\"", name,
-                       "\"]: got null, want this rank's communicator"));
-    }
-  }
+  SK_RETURN_IF_ERROR(CheckGroups(options.groups));
   return std::unique_ptr<RecipeState>(new RecipeState(
       std::make_unique<Rep>(std::move(recipe), std::move(options))));
 }
@@ -555,19 +574,21 @@ absl::StatusOr<std::unique_ptr<RecipeState>> RecipeState::Create(
 absl::StatusOr<ModuleSlots> RecipeState::AddModule(absl::string_view module,
                                                    absl::string_view identity) {
   if (frozen()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "AddModule(\"", module, "\") after Freeze: add all modules before"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("AddModule(\"", module,
+                     "\") after Freeze: add all modules before, or Refreeze"));
   }
-  SK_ASSIGN_OR_RETURN(const int32_t first,
+  SK_ASSIGN_OR_RETURN(const auto slots,
                       rep_->table.AddModule(module, identity));
-  return ModuleSlots{{first}, {first + 1}, {first + 2}};
+  return ModuleSlots{{slots[0]}, {slots[1]}, {slots[2]}};
 }
 
 absl::StatusOr<std::vector<ModuleSlots>> RecipeState::AddModules(
     absl::string_view family, int count, absl::string_view suffix) {
   if (frozen()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "AddModules(\"", family, "\") after Freeze: add all modules before"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("AddModules(\"", family,
+                     "\") after Freeze: add all modules before, or Refreeze"));
   }
   SK_ASSIGN_OR_RETURN(const int32_t first,
                       rep_->table.AddModules(family, count, suffix));
@@ -599,6 +620,18 @@ StepCounters RecipeState::counters() const { return rep_->counters; }
 std::vector<std::string> RecipeState::groups() const {
   return frozen() ? rep_->table.groups() : std::vector<std::string>();
 }
+int64_t RecipeState::generation() const { return rep_->generation; }
+
+bool RecipeState::Has(SlotId slot) const {
+  return rep_->Knows(slot) && !rep_->table.removed(slot.value);
+}
+
+absl::StatusOr<ModuleSlots> RecipeState::FindModule(
+    absl::string_view module) const {
+  SK_ASSIGN_OR_RETURN(const auto slots, rep_->table.FindModule(module));
+  return ModuleSlots{{slots[0]}, {slots[1]}, {slots[2]}};
+}
+
 size_t RecipeState::slot_count() const { return rep_->table.size(); }
 
 const std::string& RecipeState::name(SlotId slot) const {
@@ -644,7 +677,7 @@ const int64_t* RecipeState::StepWord() const {
 }
 
 SlotView RecipeState::View(SlotId slot) const {
-  if (!frozen() || !rep_->Knows(slot)) return {};
+  if (!frozen() || !Has(slot)) return {};
   const int32_t index = rep_->table.arena_index(slot.value);
   if (index < 0) return {};
   const ArenaView& view = rep_->StateArena().view();

@@ -224,6 +224,14 @@ class RecipeState {
   StepCounters counters() const;
   std::vector<std::string> groups() const;
 
+  // The slots of a layer that was added. NotFound when there is none.
+  absl::StatusOr<ModuleSlots> FindModule(absl::string_view module) const;
+  // False for a slot whose module was removed (amax/change_state.h).
+  bool Has(SlotId slot) const;
+  // Counts the changes of recipe, modules and groups since Freeze: what was
+  // asked of the state before the last one is out of date.
+  int64_t generation() const;
+
   size_t slot_count() const;
   // The calls that return references end the process with a message on a slot
   // or module that is not of this state, and before Freeze where that is

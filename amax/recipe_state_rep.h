@@ -29,7 +29,9 @@ namespace internal {
 
 // For functions that are not members.
 struct StateAccess {
-  static auto& rep(const RecipeState& state) { return *state.rep_; }
+  using Rep = RecipeState::Rep;
+  static Rep& rep(const RecipeState& state);
+  static void Exchange(RecipeState& state, std::unique_ptr<Rep>& rep);
 };
 
 // The window's entries, oldest first.
@@ -77,7 +79,7 @@ struct RecipeState::Rep {
 
   absl::Status CheckGroupsAreBound() const;
   absl::Status Allocate();
-  absl::Status Agree(const absl::Status& local) const;
+  absl::Status Agree(const absl::Status& local, absl::string_view call) const;
 
   static constexpr uint32_t kNoGroup = UINT32_MAX;
   // kNoGroup when no slot of this state is in the group.
@@ -108,6 +110,12 @@ struct RecipeState::Rep {
   bool UpdateIsDue() const {
     return (CurrentStep() + captured_steps + 1) % update().interval == 0;
   }
+  // Whether what is held is to be skipped. On a GPU after Fetch.
+  bool HeldSkip() const {
+    return held && OwnControl(HeldView(arena->view()), 0)[0] != 0;
+  }
+  // In `arena`, from where StoreRewritten takes it.
+  void SetHeld(bool any, bool skip);
   absl::Status RequireUpdateOfParts(absl::string_view call) const;
   absl::Status EndStep(Stream stream, const uint32_t* skip_flag, bool due);
   // Puts the number of the coming step, and its phase, into force. On a GPU
@@ -156,6 +164,8 @@ struct RecipeState::Rep {
   std::map<std::string, std::unique_ptr<AmaxGroup>, std::less<>> amax_groups;
   int64_t step_before_freeze = 0;
 
+  int64_t generation = 0;  // changes (amax/change_state.h) so far
+  bool in_graph = false;   // an EndStep was captured in a CUDA graph
   bool packed = false;
   bool held = false;  // observations wait in arena.held for the next update
   int64_t captured_steps = 0;  // EndSteps of a graph that is being captured
@@ -168,6 +178,18 @@ struct RecipeState::Rep {
   StepCounters previous_counters;
   absl::Status failure;  // of the last step that failed, until ClearFlags
 };
+
+inline RecipeState::Rep& internal::StateAccess::rep(const RecipeState& state) {
+  return *state.rep_;
+}
+
+inline void internal::StateAccess::Exchange(RecipeState& state,
+                                            std::unique_ptr<Rep>& rep) {
+  state.rep_.swap(rep);
+}
+
+// InvalidArgument for a group without a communicator.
+absl::Status CheckGroups(const std::map<std::string, Communicator*>& groups);
 
 }  // namespace scalekeeper
 

@@ -1,6 +1,7 @@
 #include "amax/slot_table.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <set>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "amax/natural_order.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 
 namespace scalekeeper {
 namespace {
@@ -49,16 +51,72 @@ uint32_t SlotTable::ModuleIndex(absl::string_view module) {
   return it->second;
 }
 
-int32_t SlotTable::Append(std::string name, uint32_t module, Role role,
-                          bool extra) {
-  slot_names_.insert(name);
-  Slot slot;
+int32_t SlotTable::Put(std::string name, uint32_t module, Role role,
+                       bool extra) {
+  const auto [it, inserted] =
+      slot_index_.try_emplace(name, static_cast<int32_t>(slots_.size()));
+  if (inserted) slots_.emplace_back();
+  Slot& slot = slots_[static_cast<size_t>(it->second)];
   slot.name = std::move(name);
   slot.module = module;
   slot.role = role;
   slot.extra = extra;
-  slots_.push_back(std::move(slot));
-  return static_cast<int32_t>(slots_.size() - 1);
+  slot.removed = false;
+  return it->second;
+}
+
+bool SlotTable::IsThere(absl::string_view slot_name) const {
+  const auto it = slot_index_.find(slot_name);
+  return it != slot_index_.end() && !removed(it->second);
+}
+
+std::vector<bool> SlotTable::LiveModules() const {
+  std::vector<bool> live(modules_.size());
+  for (const Slot& slot : slots_) {
+    if (!slot.removed) live[slot.module] = true;
+  }
+  return live;
+}
+
+std::vector<std::string> SlotTable::modules() const {
+  const std::vector<bool> live = LiveModules();
+  std::vector<std::string> names;
+  for (size_t m = 0; m < modules_.size(); ++m) {
+    if (live[m]) names.push_back(modules_[m]);
+  }
+  return names;
+}
+
+absl::StatusOr<std::array<int32_t, 3>> SlotTable::FindModule(
+    absl::string_view module) const {
+  const auto it = module_index_.find(module);
+  if (it == module_index_.end() || !is_layer_[it->second]) {
+    return absl::NotFoundError(absl::StrCat(
+        "there is no module \"", module, "\"", DidYouMean(module, modules())));
+  }
+  std::array<int32_t, 3> slots;
+  for (Role role : kRoles) {
+    slots[static_cast<size_t>(role)] =
+        slot_index_.find(absl::StrCat(module, "/", Name(role)))->second;
+  }
+  return slots;
+}
+
+absl::Status SlotTable::RemoveModule(absl::string_view module) {
+  const auto it = module_index_.find(module);
+  bool any = false;
+  if (it != module_index_.end()) {
+    for (Slot& slot : slots_) {
+      if (slot.module != it->second || slot.removed) continue;
+      slot.removed = true;
+      any = true;
+    }
+    is_layer_[it->second] = false;
+  }
+  if (any) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("RemoveModule: there is no module \"", module, "\"",
+                   DidYouMean(module, modules())));
 }
 
 absl::Status SlotTable::CheckNewModule(absl::string_view module) const {
@@ -73,7 +131,7 @@ absl::Status SlotTable::CheckNewModule(absl::string_view module) const {
         "AddModule: module \"", module, "\" was added before, want each once"));
   }
   for (Role role : kRoles) {
-    if (slot_names_.contains(absl::StrCat(module, "/", Name(role)))) {
+    if (IsThere(absl::StrCat(module, "/", Name(role)))) {
       return absl::InvalidArgumentError(
           absl::StrCat("AddModule: slot \"", module, "/", Name(role),
                        "\" was added before, want each name once"));
@@ -103,18 +161,19 @@ absl::StatusOr<int32_t> SlotTable::AddModules(absl::string_view family,
   return first;
 }
 
-absl::StatusOr<int32_t> SlotTable::AddModule(absl::string_view module,
-                                             absl::string_view identity) {
+absl::StatusOr<std::array<int32_t, 3>> SlotTable::AddModule(
+    absl::string_view module, absl::string_view identity) {
   SK_RETURN_IF_ERROR(CheckNewModule(module));
   SK_RETURN_IF_ERROR(CheckName("AddModule", "identity", identity));
   const uint32_t index = ModuleIndex(module);
   identities_[index] = std::string(identity);
   is_layer_[index] = true;
-  const int32_t first = static_cast<int32_t>(slots_.size());
+  std::array<int32_t, 3> slots;
   for (Role role : kRoles) {
-    Append(absl::StrCat(module, "/", Name(role)), index, role, false);
+    slots[static_cast<size_t>(role)] =
+        Put(absl::StrCat(module, "/", Name(role)), index, role, false);
   }
-  return first;
+  return slots;
 }
 
 absl::StatusOr<int32_t> SlotTable::AddSlot(absl::string_view module,
@@ -128,15 +187,21 @@ absl::StatusOr<int32_t> SlotTable::AddSlot(absl::string_view module,
   SK_RETURN_IF_ERROR(CheckName(
       "AddSlot", absl::StrCat("for module \"", module, "\" name"), name));
   std::string full = absl::StrCat(module, "/", name);
-  if (slot_names_.contains(full)) {
+  if (IsThere(full)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "AddSlot: slot \"", full, "\" was added before, want each name once"));
   }
-  return Append(std::move(full), ModuleIndex(module), role, true);
+  return Put(std::move(full), ModuleIndex(module), role, true);
 }
 
 absl::Status SlotTable::Resolve(const Recipe& recipe) {
-  SK_ASSIGN_OR_RETURN(resolved_, recipe.Resolve(modules_));
+  SK_ASSIGN_OR_RETURN(resolved_, recipe.Resolve(modules()));
+  const std::vector<bool> live = LiveModules();
+  resolved_rows_.assign(modules_.size(), kNoRow);
+  size_t row = 0;
+  for (size_t m = 0; m < modules_.size(); ++m) {
+    if (live[m]) resolved_rows_[m] = row++;
+  }
   ResolvePolicies();
   ResolveGroups();
   OrderArena();
@@ -148,10 +213,13 @@ void SlotTable::ResolvePolicies() {
   // Modules share their resolved policies, so pointers tell distinct ones.
   std::map<std::vector<const Policy*>, uint32_t> sets;
   std::vector<const Policy*> key(static_cast<size_t>(phases()));
+  Policy removed;
+  removed.scaling = Scaling::kHighPrecision;
   for (Slot& slot : slots_) {
     for (int phase = 0; phase < phases(); ++phase) {
       key[static_cast<size_t>(phase)] =
-          &resolved_->at(phase, slot.module).policy(slot.role);
+          slot.removed ? &removed
+                       : &Resolved(phase, slot.module).policy(slot.role);
     }
     const auto [it, inserted] =
         sets.try_emplace(key, static_cast<uint32_t>(policy_sets_.size()));
@@ -166,6 +234,7 @@ void SlotTable::ResolvePolicies() {
 }
 
 void SlotTable::ResolveGroups() {
+  // Modules without a live slot reduce nothing.
   std::vector<bool> reduces(modules_.size());
   for (const Slot& slot : slots_) {
     if (slot.delayed) reduces[slot.module] = true;
@@ -173,26 +242,25 @@ void SlotTable::ResolveGroups() {
   std::set<std::string> names;
   for (int phase = 0; phase < phases(); ++phase) {
     for (size_t m = 0; m < modules_.size(); ++m) {
-      const AmaxReductionPolicy& policy =
-          resolved_->at(phase, m).amax_reduction;
-      if (reduces[m] && policy.enabled && names.count(policy.group) == 0) {
+      if (!reduces[m]) continue;
+      const AmaxReductionPolicy& policy = Resolved(phase, m).amax_reduction;
+      if (policy.enabled && names.count(policy.group) == 0) {
         names.insert(policy.group);
       }
     }
   }
   groups_.assign(names.begin(), names.end());
+  const uint32_t none = static_cast<uint32_t>(groups_.size());
   module_groups_.assign(static_cast<size_t>(phases()),
-                        std::vector<uint32_t>(modules_.size()));
+                        std::vector<uint32_t>(modules_.size(), none));
   for (int phase = 0; phase < phases(); ++phase) {
     for (size_t m = 0; m < modules_.size(); ++m) {
-      const AmaxReductionPolicy& policy =
-          resolved_->at(phase, m).amax_reduction;
-      const auto it =
-          policy.enabled && reduces[m]
-              ? std::lower_bound(groups_.begin(), groups_.end(), policy.group)
-              : groups_.end();
-      module_groups_[static_cast<size_t>(phase)][m] =
-          static_cast<uint32_t>(it - groups_.begin());
+      if (!reduces[m]) continue;
+      const AmaxReductionPolicy& policy = Resolved(phase, m).amax_reduction;
+      if (!policy.enabled) continue;
+      module_groups_[static_cast<size_t>(phase)][m] = static_cast<uint32_t>(
+          std::lower_bound(groups_.begin(), groups_.end(), policy.group) -
+          groups_.begin());
     }
   }
 }
@@ -253,8 +321,10 @@ uint32_t SlotTable::group(int phase, int32_t slot) const {
 const GemmPolicy* SlotTable::gemm_policy(int phase, absl::string_view module,
                                          Gemm gemm) const {
   const auto it = module_index_.find(module);
-  if (it == module_index_.end()) return nullptr;
-  return &resolved_->at(phase, it->second).gemm(gemm);
+  if (it == module_index_.end() || resolved_rows_[it->second] == kNoRow) {
+    return nullptr;
+  }
+  return &Resolved(phase, it->second).gemm(gemm);
 }
 
 }  // namespace scalekeeper

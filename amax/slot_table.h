@@ -1,7 +1,9 @@
 // SlotTable: which modules and slots there are, and what the recipe gives them.
 //
 // Host-side registry of a RecipeState: filled by AddModule / AddSlot, resolved
-// once; immutable afterwards. Only slots whose policy is `delayed`, or scales
+// once; immutable afterwards (amax/change_state.h works on a copy). A slot that
+// was removed keeps its number and name, takes no part in anything, and comes
+// back when it is added again. Only slots whose policy is `delayed`, or scales
 // itself, in some phase get a place in the arena, ordered by (group in the
 // first phase, natural order of the module's name, role, slot name), unreduced
 // ones last (those that are `delayed` in no phase are among them): the order is
@@ -9,12 +11,13 @@
 //
 // Example:
 //   SlotTable table;
-//   SK_ASSIGN_OR_RETURN(int32_t first, table.AddModule("layers.0.fc1"));
+//   SK_ASSIGN_OR_RETURN(auto slots, table.AddModule("layers.0.fc1"));
 //   SK_RETURN_IF_ERROR(table.Resolve(recipe));
-//   table.policies(first)[phase];                  // of "layers.0.fc1/input"
+//   table.policies(slots[0])[phase];               // of "layers.0.fc1/input"
 #ifndef SCALEKEEPER_AMAX_SLOT_TABLE_H_
 #define SCALEKEEPER_AMAX_SLOT_TABLE_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -22,7 +25,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -32,11 +34,11 @@ namespace scalekeeper {
 
 class SlotTable {
  public:
-  // The first of three slots (input, weight, grad, in this order).
-  // InvalidArgument on an empty or repeated name. `identity`: what the module
-  // is, where the name does not tell; ranks compare it.
-  absl::StatusOr<int32_t> AddModule(absl::string_view module,
-                                    absl::string_view identity = "");
+  // Its slots, by Role. InvalidArgument on an empty or repeated name.
+  // `identity`: what the module is, where the name does not tell; ranks compare
+  // it.
+  absl::StatusOr<std::array<int32_t, 3>> AddModule(
+      absl::string_view module, absl::string_view identity = "");
   // Modules "family.0" ... ("family.0.suffix" ...), one behind the other; the
   // first slot. All or none.
   absl::StatusOr<int32_t> AddModules(absl::string_view family, int count,
@@ -45,16 +47,25 @@ class SlotTable {
   absl::StatusOr<int32_t> AddSlot(absl::string_view module,
                                   absl::string_view name, Role role);
 
-  // May be called again after it failed.
+  // Those of a layer. NotFound when there is none.
+  absl::StatusOr<std::array<int32_t, 3>> FindModule(
+      absl::string_view module) const;
+  // All slots of the module go. InvalidArgument for one that is not there.
+  absl::Status RemoveModule(absl::string_view module);
+
+  // May be called again, after a failure or a change.
   absl::Status Resolve(const Recipe& recipe);
 
+  // Removed slots count, too.
   size_t size() const { return slots_.size(); }
+  bool removed(int32_t slot) const { return Get(slot).removed; }
   const std::string& name(int32_t slot) const { return Get(slot).name; }
   Role role(int32_t slot) const { return Get(slot).role; }
   const std::string& module(int32_t slot) const {
     return modules_[Get(slot).module];
   }
-  const std::vector<std::string>& modules() const { return modules_; }
+  // Those with a slot that is not removed.
+  std::vector<std::string> modules() const;
   const std::string& identity(int32_t slot) const {
     return identities_[Get(slot).module];
   }
@@ -96,7 +107,8 @@ class SlotTable {
     std::string name;
     uint32_t module = 0;
     Role role = Role::kInput;
-    bool extra = false;    // by AddSlot
+    bool extra = false;  // by AddSlot
+    bool removed = false;
     bool delayed = false;  // in some phase
     uint32_t policy_set = 0;
     int32_t arena_index = -1;
@@ -106,7 +118,13 @@ class SlotTable {
     return slots_[static_cast<size_t>(slot)];
   }
   absl::Status CheckNewModule(absl::string_view module) const;
-  int32_t Append(std::string name, uint32_t module, Role role, bool extra);
+  // The slot of that name, which is new or was removed.
+  int32_t Put(std::string name, uint32_t module, Role role, bool extra);
+  bool IsThere(absl::string_view slot_name) const;
+  std::vector<bool> LiveModules() const;
+  const ResolvedModule& Resolved(int phase, size_t module) const {
+    return resolved_->at(phase, resolved_rows_[module]);
+  }
   uint32_t ModuleIndex(absl::string_view module);
   void ResolvePolicies();
   void ResolveGroups();
@@ -119,10 +137,13 @@ class SlotTable {
   std::vector<bool> is_layer_;           // by AddModule, parallel to modules_
   std::vector<std::string> identities_;  // parallel to modules_
   absl::flat_hash_map<std::string, uint32_t> module_index_;
-  absl::flat_hash_set<std::string> slot_names_;
+  absl::flat_hash_map<std::string, int32_t> slot_index_;
   std::vector<Slot> slots_;
 
   std::optional<ResolvedModules> resolved_;
+  // By module; kNoRow: removed.
+  static constexpr size_t kNoRow = SIZE_MAX;
+  std::vector<size_t> resolved_rows_;
   std::vector<std::vector<Policy>> policy_sets_;
   std::vector<std::string> groups_;
   std::vector<std::vector<uint32_t>> module_groups_;  // [phase][module]
