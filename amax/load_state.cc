@@ -279,6 +279,18 @@ absl::StatusOr<LoadReport> LoadState(const StateImage& image,
   return std::move(plan.report);
 }
 
+absl::StatusOr<StateImage> SnapshotObservations(const RecipeState& state,
+                                                Stream stream) {
+  return SaveState(state, stream);
+}
+
+absl::Status Restore(const StateImage& snapshot, Stream stream,
+                     RecipeState* state) {
+  LoadOptions options;
+  options.require_same_recipe = true;
+  return LoadState(snapshot, options, stream, state).status();
+}
+
 absl::Status ResetObservations(absl::Span<const std::string> modules,
                                Stream stream, RecipeState* state) {
   auto& rep = StateAccess::rep(*state);

@@ -82,6 +82,14 @@ absl::StatusOr<LoadReport> LoadState(const StateImage& image,
                                      const LoadOptions& options, Stream stream,
                                      RecipeState* state);
 
+// Undoes what is done in between: the warm-up runs before a CUDA graph is
+// captured. The same as SaveState and LoadState (under the same recipe); graphs
+// that were captured in the phase of the snapshot stay good.
+absl::StatusOr<StateImage> SnapshotObservations(const RecipeState& state,
+                                                Stream stream);
+absl::Status Restore(const StateImage& snapshot, Stream stream,
+                     RecipeState* state);
+
 // All slots of the modules become new ones: windows empty, nothing observed,
 // scale 1, first_step as at the beginning. For weights that were loaded over
 // initialised ones. InvalidArgument for a module that was not added.

@@ -4,8 +4,9 @@
 // groups' messages, never an address. What happens to a slot's window and scale
 // is ChangeSlot of amax/update.h. A slot that is not `delayed` in a phase, but
 // in another, keeps its window and scale for later and its place in its group's
-// message: with its amax when it is watched (`current`: inf and NaN raise the
-// flag on all ranks), else with 0. A slot that is never delayed is in no group.
+// message: with its amax when it is watched (`current`, row or block scaling:
+// inf and NaN raise the flag on all ranks), else with 0. A slot that is never
+// delayed is in no group, and raises its flag on this rank alone.
 //
 // Until the next update completes, a switch can be reverted exactly: several
 // switches between two updates have the effect of the last one alone.

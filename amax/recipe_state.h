@@ -39,22 +39,18 @@
 // a slot keeps its scale and the newest amaxes of its window; margin, algorithm
 // and group count from the next update on. If the format changes, the scale is
 // made anew from the window at once, or, when that is empty, first_step decides
-// as for a new slot. A slot that is not `delayed` in a phase keeps scale and
-// window for later. With `current`, row or block scaling it is watched: it
-// observes, and when it is delayed in another phase it stays in its group, so
-// that an inf or NaN raises its flag on all ranks; one that is never delayed is
-// not reduced and raises its flag on this rank alone. Otherwise it contributes
-// 0.
+// as for a new slot. What a slot does that is not `delayed` in a phase:
+// amax/phase_switcher.h.
 //
 // On a GPU a step is queued: EndStep returns before it has run, and can be
 // captured in a CUDA graph, the first one included. Its Status covers what is
 // known by then; Check (or the next EndStep) tells the rest, and step() and
-// counters() are those of the host until a call that synchronizes. Replays of a
-// graph move the state on without the host: call SetStep between them where the
-// recipe has phases, and capture anew after a change of phase (an old graph
-// does nothing and is reported). Calls that say so synchronize; a change of
-// phase does, and copies the state to the host and back. How GPUs exchange:
-// options.exchange, Describe, amax/nccl_communicator.h.
+// counters() are those of the host until a call that synchronizes (those that
+// say so, and a change of phase). Replays of a graph move the state on without
+// the host: call SetStep between them where the recipe has phases, and capture
+// anew after a change of phase (an old graph does nothing and is reported).
+//
+// Whole states, for checkpoints: amax/load_state.h.
 //
 // Example:
 //   SK_ASSIGN_OR_RETURN(Recipe recipe, Recipe::Load("delayed_hybrid"));
@@ -71,7 +67,6 @@
 #define SCALEKEEPER_AMAX_RECIPE_STATE_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -80,10 +75,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "amax/communicator.h"
-#include "amax/exchange.h"
+#include "amax/recipe_state_options.h"
+#include "amax/slot_id.h"
 #include "amax/slot_view.h"
-#include "base/buffer.h"
 #include "base/device.h"
 #include "recipe/recipe.h"
 
@@ -93,35 +87,6 @@ class AmaxGroup;
 namespace internal {
 struct StateAccess;
 }
-
-// Names a slot in the order of AddModule / AddSlot calls; stays valid until the
-// RecipeState is destroyed.
-struct SlotId {
-  int32_t value = -1;
-  friend bool operator==(SlotId a, SlotId b) { return a.value == b.value; }
-};
-
-struct ModuleSlots {
-  SlotId input, weight, grad;
-  SlotId slot(Role role) const {
-    return role == Role::kInput ? input : role == Role::kWeight ? weight : grad;
-  }
-};
-
-struct RecipeStateOptions {
-  Device device;
-  Allocator* allocator = nullptr;  // null: the device's default
-  // Group name -> this rank's communicator, borrowed. With an empty map every
-  // group is this process alone; otherwise each enabled group, and each
-  // amax_group that a policy names, must be bound.
-  std::map<std::string, Communicator*> groups;
-  // Between GPUs; RecipeState::Describe tells what was chosen.
-  Exchange exchange = Exchange::kAuto;
-  // The process only infers, from beginning to end: its quantizers observe
-  // nothing, and make row-wise data alone where they make any
-  // (quantizer/inference_guard.h is the same for a part of a program).
-  bool inference = false;
-};
 
 // What a group sends per step: reduce `data` with uint32 max over the group.
 struct AmaxMessageView {
@@ -145,8 +110,7 @@ class RecipeState {
   // o, dp): it takes the policy that `module` gets for `role`, and is called
   // "module/name". InvalidArgument on an empty or repeated name, or one with
   // control characters. `identity` says what a module is where its name does
-  // not ("expert 12" behind "local_experts.0"): ranks of a group compare it at
-  // Freeze, and states are not loaded into another one.
+  // not ("expert 12" as "local_experts.0"): ranks of a group compare it.
   absl::StatusOr<ModuleSlots> AddModule(absl::string_view module,
                                         absl::string_view identity = "");
   // A family of layers, the experts of a mixture: modules "family.0" to

@@ -36,6 +36,9 @@ struct ScaleOptions {
   uint32_t history_len = 1;
 };
 bool operator==(const ScaleOptions& a, const ScaleOptions& b);
+inline bool operator!=(const ScaleOptions& a, const ScaleOptions& b) {
+  return !(a == b);
+}
 // Of a delayed policy.
 ScaleOptions ScaleOptionsOf(const Policy& policy);
 // "E4M3 margin=0 amax_history_len=16 ...".
