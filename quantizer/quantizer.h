@@ -182,7 +182,8 @@ class Quantizer : public Dequantizer {
 // phase. `state` and `allocator` (null: the device's default) are borrowed.
 // FailedPrecondition before Freeze; InvalidArgument for a slot that is not
 // state's; Unimplemented, naming the slot, for a scaling or format that this
-// build has no quantizer for; for custom scaling MakeCustomQuantizer's errors.
+// build has no quantizer for; for custom scaling the errors of CheckFactories
+// and MakeCustomQuantizer.
 absl::StatusOr<std::unique_ptr<Quantizer>> MakeQuantizer(
     RecipeState* state, SlotId slot, Usages usages = Usages(),
     Allocator* allocator = nullptr);
