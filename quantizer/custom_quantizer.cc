@@ -146,9 +146,9 @@ absl::Status CheckFactories(const Recipe& recipe) {
   std::string missing;
   for (const auto& [factory, places] : FactoriesOf(recipe.spec())) {
     if (std::binary_search(names.begin(), names.end(), factory)) continue;
-    absl::StrAppend(&missing, missing.empty() ? "" : ", ", "\"", factory,
-                    "\" (", absl::StrJoin(places, ", "),
-                    DidYouMean(factory, names), ")");
+    absl::StrAppend(&missing, missing.empty() ? "" : "; ", "\"", factory,
+                    "\" (", absl::StrJoin(places, ", "), ")",
+                    DidYouMean(factory, names));
   }
   if (missing.empty()) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat(

@@ -174,9 +174,9 @@ absl::StatusOr<QuantizedTensor> AllocateQuantized(
   SK_ASSIGN_OR_RETURN(const ScalePlacement placement, ScalePlacementOf(device));
   for (const bool column_wise : {false, true}) {
     if (!(column_wise ? usages.column_wise : usages.row_wise)) continue;
+    auto& use = column_wise ? tensor.column_wise : tensor.row_wise;
     SK_ASSIGN_OR_RETURN(
-        column_wise ? tensor.column_wise : tensor.row_wise,
-        AllocateMemory(tensor, policy, column_wise, placement, allocator));
+        use, AllocateMemory(tensor, policy, column_wise, placement, allocator));
   }
   const size_t words = QuantizeWorkspace::Bytes(policy.scaling, rows, cols);
   SK_ASSIGN_OR_RETURN(tensor.workspace,

@@ -320,6 +320,34 @@ TEST_F(UsagesCudaTest, CountsThatDoNotFitAreCut) {
   EXPECT_THAT(offsets, ::testing::ElementsAre(0, 5, 5, 8));
 }
 
+TEST_F(UsagesCudaTest, MemoryOfTheHostIsRefusedByName) {
+  Grouped gpu(CurrentRecipe(), 2, kGpu);
+  TestTensor x = TestTensor::Of(DType::kBF16, 8, 16, Wave);
+  DeviceBytes device_x(kGpu, x.bytes());
+  const TensorView view = OnDevice(x.view(), kGpu, device_x.as<void>());
+  TensorView liar = x.view();
+  liar.device = kGpu;
+  const int64_t split[] = {5, 3};
+  DeviceBytes counts(kGpu, sizeof(split));
+  counts.Upload(split, sizeof(split));
+  GroupedTensor q = ValueOrDie(gpu.quantizer->MakeEmpty(8, 16, kStream));
+  const auto refused = [](const char* what) {
+    return StatusIs(absl::StatusCode::kInvalidArgument,
+                    ::testing::HasSubstr(absl::StrCat(
+                        what,
+                        " is said to be on cuda:0, but its memory is "
+                        "the host's")));
+  };
+  EXPECT_THAT(
+      gpu.quantizer->QuantizeInto(liar, counts.as<int64_t>(), &q, kStream),
+      refused("x"));
+  EXPECT_THAT(gpu.quantizer->QuantizeInto(view, split, &q, kStream),
+              refused("counts"));
+  EXPECT_THAT(
+      gpu.quantizer->QuantizeInto(view, counts.as<int64_t>(), &q, kStream),
+      IsOk());
+}
+
 // ------------------------------------------------------------------- ranks
 
 class UsagesNcclTest : public TwoGpuTest {
