@@ -30,10 +30,10 @@ struct Memory {
 
 // Codes, scales, and the words with which they are made.
 constexpr Memory kTable[] = {
-    {"high_precision", 4194304, 2097152}, {"delayed_hybrid", 2097176, 1048596},
-    {"tensorwise", 2097176, 1048596},     {"rowwise", 2113552, 1060880},
-    {"blockwise", 2097680, 1048848},      {"mxfp8", 2162704, 1081360},
-    {"nvfp4", 1056800, 528420},
+    {"high_precision", 4194304, 2097152}, {"delayed_hybrid", 2097180, 1048600},
+    {"tensorwise", 2097180, 1048600},     {"rowwise", 2113556, 1060884},
+    {"blockwise", 2097684, 1048852},      {"mxfp8", 2162708, 1081364},
+    {"nvfp4", 1056804, 528416},
 };
 
 TEST(InferenceMemoryTest, WeightsUnderTheGuardHoldTheRowWiseCopyAlone) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "amax/amax_group.h"
 #include "base/cuda/device_guard_cuda.h"
 #include "base/cuda/handles_cuda.h"
