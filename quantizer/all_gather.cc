@@ -23,9 +23,12 @@ size_t AlignedUp(size_t bytes) {
 // What lies in a gathered tensor's workspace, behind the words with which it
 // could be quantized: the ranks' scales, then their codes.
 struct Staging {
+  static size_t OwnBytes(const QuantizedTensor& local, int ranks) {
+    return QuantizeWorkspace::Bytes(local.scaling, local.rows * ranks,
+                                    local.cols);
+  }
   static size_t ScalesAt(const QuantizedTensor& local, int ranks) {
-    return AlignedUp(QuantizeWorkspace::Bytes(local.scaling, local.rows * ranks,
-                                              local.cols));
+    return AlignedUp(OwnBytes(local, ranks));
   }
   static size_t CodesAt(const QuantizedTensor& local, int ranks) {
     return ScalesAt(local, ranks) +
@@ -98,18 +101,10 @@ absl::StatusOr<QuantizedTensor> MakeGathered(const QuantizedTensor& local,
   Policy policy;
   policy.scaling = local.scaling;
   policy.format = local.format;
-  SK_ASSIGN_OR_RETURN(
-      QuantizedTensor gathered,
-      AllocateQuantized(local.rows * ranks, local.cols, policy,
-                        {/*row_wise=*/false, /*column_wise=*/true},
-                        local.device, allocator, stream));
-  SK_ASSIGN_OR_RETURN(
-      Buffer workspace,
-      Buffer::Allocate(allocator, Staging::Bytes(local, ranks)));
-  SK_RETURN_IF_ERROR(FillBytes(local.device, workspace.data(), 0,
-                               Staging::ScalesAt(local, ranks), stream));
-  gathered.workspace = std::move(workspace);
-  return gathered;
+  return AllocateQuantized(
+      local.rows * ranks, local.cols, policy,
+      {/*row_wise=*/false, /*column_wise=*/true}, local.device, allocator,
+      stream, Staging::Bytes(local, ranks) - Staging::OwnBytes(local, ranks));
 }
 
 absl::Status AllGatherColumnWise(const QuantizedTensor& local,

@@ -31,11 +31,10 @@ absl::Status CastSixteenTiles(const ConstTensorView& x,
                               const BlockCastOutput& out, const RunIf& run,
                               Stream stream);
 
-// Raises *row_wise (null: left out) to the amax of x and *column_wise to that
-// after the Hadamard transform along the columns, in one pass; for x that
-// CanRaiseLines takes, rows a multiple of 16.
-absl::Status RaiseHadamardAmaxes(const ConstTensorView& x, uint32_t* row_wise,
-                                 uint32_t* column_wise, const RunIf& run,
+// TensorAmaxes with the transform in one pass, but raises the words; for x that
+// CanRaiseLines takes, rows a multiple of 16, column_wise not null.
+absl::Status RaiseHadamardAmaxes(const ConstTensorView& x,
+                                 const TensorAmaxWords& words, const RunIf& run,
                                  Stream stream);
 
 // Whether CastRows takes it, and RowwiseCast in one pass over x.

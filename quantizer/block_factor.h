@@ -118,6 +118,29 @@ SK_HOST_DEVICE inline void WriteScale(const BlockScales& scales,
   }
 }
 
+// A use of a tensor without elements has no codes, and no scales but those of
+// whole rows and of the tensor.
+inline bool EmptyUseHasScales(const BlockUse& use, int64_t code_rows) {
+  return (use.scales.type == ScaleType::kE4M3 &&
+          use.scales.tensor_scale_inv != nullptr) ||
+         (use.line_amax != nullptr && code_rows > 0);
+}
+
+// Writes them: those of rows `first`, `first` + `step`, ...
+SK_HOST_DEVICE inline void ScaleEmptyUse(const BlockUse& use,
+                                         const BlockCastSpec& spec,
+                                         int64_t code_rows, int64_t first,
+                                         int64_t step) {
+  if (use.scales.type == ScaleType::kE4M3 && first == 0) {
+    *use.scales.tensor_scale_inv = TensorFactorOf(use, spec).scale_inv;
+  }
+  if (use.line_amax == nullptr) return;
+  for (int64_t row = first; row < code_rows; row += step) {
+    WriteScale(use.scales, row, 0, code_rows,
+               FloatFactor(use.line_amax[row], spec));
+  }
+}
+
 // Whether a column-wise use is the transpose of the row-wise one.
 inline bool IsTransposed(const BlockUse& column_wise) {
   const BlockScales& scales = column_wise.scales;

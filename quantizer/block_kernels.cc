@@ -4,6 +4,8 @@
 #include "absl/strings/str_cat.h"
 #include "amax/slot_view.h"
 #include "base/status_macros.h"
+#include "numerics/amax.h"
+#include "numerics/bits.h"
 #include "numerics/hadamard.h"
 #include "quantizer/block_kernels_cuda.h"
 #include "quantizer/block_kernels_host.h"
@@ -59,18 +61,22 @@ absl::Status RowwiseCast(const ConstTensorView& x, const BlockCastSpec& spec,
 }
 
 absl::Status TensorAmaxes(const ConstTensorView& x, bool hadamard,
-                          uint32_t* row_wise, uint32_t* column_wise,
-                          const RunIf& run, Stream stream) {
+                          const TensorAmaxWords& words, const RunIf& run,
+                          Stream stream) {
   if (x.device.kind == DeviceKind::kCuda) {
-    return cuda::TensorAmaxes(x, hadamard, row_wise, column_wise, run, stream);
+    return cuda::TensorAmaxes(x, hadamard, words, run, stream);
   }
   if (!host::Runs(run)) return absl::OkStatus();
-  if (row_wise != nullptr) *row_wise = host::Amax(x);
-  if (column_wise == nullptr) return absl::OkStatus();
-  if (hadamard) {
-    *column_wise = host::HadamardAmax(x);
-  } else {
-    *column_wise = row_wise != nullptr ? *row_wise : host::Amax(x);
+  if (words.row_wise != nullptr) *words.row_wise = host::Amax(x);
+  if (words.column_wise == nullptr) return absl::OkStatus();
+  if (!hadamard) {
+    *words.column_wise =
+        words.row_wise != nullptr ? *words.row_wise : host::Amax(x);
+    return absl::OkStatus();
+  }
+  *words.column_wise = host::HadamardAmax(x);
+  if (words.non_finite != nullptr && IsNonFiniteAmax(*words.column_wise)) {
+    Observe({words.non_finite}, kFloatInfBits);
   }
   return absl::OkStatus();
 }

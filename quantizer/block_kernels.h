@@ -50,7 +50,8 @@ struct BlockCastSpec {
   const int64_t* step = nullptr;  // device word; stochastic_rounding
 };
 
-// One use; left out where `codes` is null.
+// One use; left out where `codes` is null (of a tensor without elements, where
+// there are none: where line_amax and scales.tensor_scale_inv are null).
 struct BlockUse {
   uint8_t* codes = nullptr;
   BlockScales scales;
@@ -77,9 +78,10 @@ struct BlockCastOutput {
 };
 
 // code = encode(x * scale of its block), and the blocks' scales; of kTiled one
-// entry per row of codes, padding is left alone. Writes nothing for a tensor
-// without elements. InvalidArgument for a Hadamard transform with other blocks
-// than 1 x 16.
+// entry per row of codes, padding is left alone. Of a tensor without elements
+// it writes what does not depend on them: the scales of whole rows and 1 /
+// S_enc. InvalidArgument for a Hadamard transform with other blocks than 1 x
+// 16.
 absl::Status BlockCast(const ConstTensorView& x, const BlockCastSpec& spec,
                        const BlockCastOutput& out, const RunIf& run,
                        Stream stream);
@@ -91,13 +93,22 @@ absl::Status RowwiseCast(const ConstTensorView& x, const BlockCastSpec& spec,
                          const BlockCastOutput& out, uint32_t* row_amax,
                          const RunIf& run, Stream stream);
 
-// *row_wise = bits of max |x|; *column_wise = bits of max |x'|, where x' is x
+// Where TensorAmaxes leaves what it finds; null pointers are left out.
+struct TensorAmaxWords {
+  uint32_t* row_wise = nullptr;
+  uint32_t* column_wise = nullptr;
+  // With `hadamard` and column_wise: raised to infinity where x' has an
+  // infinity or NaN (the transform may make one of large finite values). Not
+  // set before.
+  uint32_t* non_finite = nullptr;
+};
+
+// row_wise = bits of max |x|; column_wise = bits of max |x'|, where x' is x
 // after the Hadamard transform along its columns (rounded to x's dtype) if
-// `hadamard`, else x. Null pointers are left out. Set, not raised; undefined
-// where `run` says no.
+// `hadamard`, else x. Set, not raised; undefined where `run` says no.
 absl::Status TensorAmaxes(const ConstTensorView& x, bool hadamard,
-                          uint32_t* row_wise, uint32_t* column_wise,
-                          const RunIf& run, Stream stream);
+                          const TensorAmaxWords& words, const RunIf& run,
+                          Stream stream);
 
 // row_amax[r] = bits of the amax of row r, col_amax[c] = of column c. Null
 // pointers are left out. Undefined where `run` says no.

@@ -317,6 +317,29 @@ absl::Status RunPass(Pass pass, cudaStream_t stream) {
   return LaunchStatus("block cast");
 }
 
+__global__ void __launch_bounds__(kThreads)
+    EmptyKernel(BlockUse use, BlockCastSpec spec, int64_t code_rows,
+                RunIf run) {
+  if (!Runs(run)) return;
+  ScaleEmptyUse(use, spec, code_rows,
+                static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x,
+                static_cast<int64_t>(gridDim.x) * kThreads);
+}
+
+absl::Status ScaleEmpty(const ConstTensorView& x, const BlockCastSpec& spec,
+                        const BlockCastOutput& out, const RunIf& run,
+                        cudaStream_t stream) {
+  for (const bool column_wise : {false, true}) {
+    const BlockUse& use = column_wise ? out.column_wise : out.row_wise;
+    const int64_t code_rows = column_wise ? x.cols : x.rows;
+    if (!EmptyUseHasScales(use, code_rows)) continue;
+    EmptyKernel<<<StridedGrid(code_rows, kThreads), kThreads, 0, stream>>>(
+        use, spec, code_rows, run);
+    SK_RETURN_IF_ERROR(LaunchStatus("scales of an empty tensor"));
+  }
+  return absl::OkStatus();
+}
+
 // Consecutive threads take consecutive columns of 32 rows.
 constexpr int kLineRows = 32;
 
@@ -340,9 +363,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The amax after the transform along the columns of x; rows a multiple of 16.
+// The amaxes after the transform along the columns of x; rows a multiple of 16.
 __global__ void __launch_bounds__(kThreads)
-    HadamardAmaxKernel(ConstTensorView x, uint32_t* amax, RunIf run) {
+    HadamardAmaxKernel(ConstTensorView x, TensorAmaxWords words, RunIf run) {
   if (!Runs(run)) return;
   uint32_t bits = 0;
   const int64_t groups = x.rows / kHadamardSize * x.cols;
@@ -362,7 +385,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   bits = device::BlockMax(bits);
-  if (threadIdx.x == 0) device::RaiseWord(amax, bits);
+  if (threadIdx.x == 0) RaiseTransformed(words, bits);
 }
 
 // A thread decodes 16 codes of a row.
@@ -412,9 +435,9 @@ absl::Status ClearWords(uint32_t* words, int64_t count, cudaStream_t stream) {
 absl::Status BlockCast(const ConstTensorView& x, const BlockCastSpec& spec,
                        const BlockCastOutput& out, const RunIf& run,
                        Stream stream) {
-  if (x.empty()) return absl::OkStatus();
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard,
                       CudaDeviceGuard::Enter(x.device.index));
+  if (x.empty()) return ScaleEmpty(x, spec, out, run, AsCudaStream(stream));
   if (CanCastBlockTiles(x, spec, out)) {
     return CastBlockTiles(x, spec, out, run, stream);
   }
@@ -457,8 +480,7 @@ absl::Status BlockCast(const ConstTensorView& x, const BlockCastSpec& spec,
 absl::Status RowwiseCast(const ConstTensorView& x, const BlockCastSpec& spec,
                          const BlockCastOutput& out, uint32_t* row_amax,
                          const RunIf& run, Stream stream) {
-  if (x.empty()) return absl::OkStatus();
-  if (!CanCastRows(x, spec, out)) {
+  if (x.empty() || !CanCastRows(x, spec, out)) {
     SK_RETURN_IF_ERROR(cuda::LineAmaxes(x, row_amax, nullptr, run, stream));
     BlockCastOutput known = out;
     known.row_wise.line_amax = row_amax;
@@ -470,15 +492,17 @@ absl::Status RowwiseCast(const ConstTensorView& x, const BlockCastSpec& spec,
 }
 
 absl::Status TensorAmaxes(const ConstTensorView& x, bool hadamard,
-                          uint32_t* row_wise, uint32_t* column_wise,
-                          const RunIf& run, Stream stream) {
+                          const TensorAmaxWords& words, const RunIf& run,
+                          Stream stream) {
+  uint32_t* const row_wise = words.row_wise;
+  uint32_t* const column_wise = words.column_wise;
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard,
                       CudaDeviceGuard::Enter(x.device.index));
   const cudaStream_t s = AsCudaStream(stream);
   if (hadamard && column_wise != nullptr && !x.empty() && CanRaiseLines(x)) {
     if (row_wise != nullptr) SK_RETURN_IF_ERROR(ClearWords(row_wise, 1, s));
     SK_RETURN_IF_ERROR(ClearWords(column_wise, 1, s));
-    return RaiseHadamardAmaxes(x, row_wise, column_wise, run, stream);
+    return RaiseHadamardAmaxes(x, words, run, stream);
   }
   if (row_wise != nullptr) {
     SK_RETURN_IF_ERROR(ClearWords(row_wise, 1, s));
@@ -494,7 +518,7 @@ absl::Status TensorAmaxes(const ConstTensorView& x, bool hadamard,
   if (!hadamard) return cuda::Amax(x, column_wise, run, stream);
   if (x.empty()) return absl::OkStatus();
   HadamardAmaxKernel<<<StridedGrid(x.size() / kHadamardSize, kThreads),
-                       kThreads, 0, s>>>(x, column_wise, run);
+                       kThreads, 0, s>>>(x, words, run);
   return LaunchStatus("Hadamard amax");
 }
 

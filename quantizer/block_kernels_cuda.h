@@ -20,8 +20,8 @@ absl::Status RowwiseCast(const ConstTensorView& x, const BlockCastSpec& spec,
                          const BlockCastOutput& out, uint32_t* row_amax,
                          const RunIf& run, Stream stream);
 absl::Status TensorAmaxes(const ConstTensorView& x, bool hadamard,
-                          uint32_t* row_wise, uint32_t* column_wise,
-                          const RunIf& run, Stream stream);
+                          const TensorAmaxWords& words, const RunIf& run,
+                          Stream stream);
 absl::Status LineAmaxes(const ConstTensorView& x, uint32_t* row_amax,
                         uint32_t* col_amax, const RunIf& run, Stream stream);
 absl::Status BlockDecode(const uint8_t* codes, Format format,

@@ -316,6 +316,15 @@ void DecodeTile(const uint8_t* codes, const std::array<float, 256>& table,
 
 void BlockCast(const ConstTensorView& x, const BlockCastSpec& spec,
                const BlockCastOutput& out) {
+  if (x.empty()) {
+    for (const bool column_wise : {false, true}) {
+      const BlockUse& use = column_wise ? out.column_wise : out.row_wise;
+      const int64_t code_rows = column_wise ? x.cols : x.rows;
+      if (!EmptyUseHasScales(use, code_rows)) continue;
+      ScaleEmptyUse(use, spec, code_rows, 0, 1);
+    }
+    return;
+  }
   const BlockUse* row_wise =
       out.row_wise.codes != nullptr ? &out.row_wise : nullptr;
   const BlockUse* column_wise =

@@ -17,7 +17,7 @@ absl::Status RowwiseCast(const ConstTensorView&, const BlockCastSpec&,
                          Stream) {
   return Missing();
 }
-absl::Status TensorAmaxes(const ConstTensorView&, bool, uint32_t*, uint32_t*,
+absl::Status TensorAmaxes(const ConstTensorView&, bool, const TensorAmaxWords&,
                           const RunIf&, Stream) {
   return Missing();
 }

@@ -7,6 +7,7 @@
 #include "base/device_memory.h"
 #include "base/dtype.h"
 #include "base/status_macros.h"
+#include "numerics/hadamard.h"
 #include "numerics/random.h"
 #include "quantizer/dequantize.h"
 #include "quantizer/quantize_workspace.h"
@@ -74,62 +75,65 @@ BlockQuantizer::BlockQuantizer(std::string name, const Policy& policy,
       group_(group),
       spec_(SpecOf(this->name(), policy, step)) {}
 
-size_t BlockQuantizer::AmaxWords(const QuantizedTensor& out) const {
-  if (policy_.scaling == Scaling::kNvfp4) return 2;
-  if (policy_.scaling == Scaling::kRowwise) {
-    return static_cast<size_t>(out.rows + out.cols);
-  }
-  return 0;
+bool BlockQuantizer::MeasuresFirst() const {
+  return policy_.scaling == Scaling::kNvfp4 ||
+         policy_.scaling == Scaling::kRowwise;
 }
 
 absl::Status BlockQuantizer::MeasureAmaxes(const Call& call,
                                            QuantizedTensor* out,
-                                           uint32_t* words) const {
+                                           uint32_t* words, bool shared) const {
   const kernels::RunIf run = {call.noop_flag};
-  if (policy_.scaling == Scaling::kNvfp4) {
-    return kernels::TensorAmaxes(
-        call.x, out->column_wise && out->column_wise->hadamard,
-        out->row_wise ? words : nullptr, out->column_wise ? words + 1 : nullptr,
-        run, call.stream);
+  const bool columns = out->column_wise.has_value();
+  if (policy_.scaling == Scaling::kRowwise) {
+    uint32_t* const own = QuantizeWorkspace(out).amaxes;
+    return kernels::LineAmaxes(
+        call.x, out->row_wise || shared ? words : nullptr,
+        columns ? own + out->rows : nullptr, run, call.stream);
   }
-  return kernels::LineAmaxes(call.x, out->row_wise ? words : nullptr,
-                             out->column_wise ? words + out->rows : nullptr,
-                             run, call.stream);
+  const bool transforms = policy_.nvfp4.random_hadamard;
+  const bool transformable = call.x.rows % kHadamardSize == 0;
+  kernels::TensorAmaxWords amaxes;
+  if (out->row_wise || shared) amaxes.row_wise = words;
+  if (columns || (shared && (!transforms || transformable))) {
+    amaxes.column_wise = words + 1;
+  }
+  if (columns && call.observe) amaxes.non_finite = slot_.amax;
+  return kernels::TensorAmaxes(call.x, transforms, amaxes, run, call.stream);
 }
 
-absl::Status BlockQuantizer::QuantizeChecked(const Call& call,
-                                             QuantizedTensor* out) const {
+absl::Status BlockQuantizer::QuantizeTensor(const Call& call,
+                                            QuantizedTensor* out) const {
   // Rows that only this rank measures are measured as they are cast.
   const bool cast_measures = policy_.scaling == Scaling::kRowwise &&
                              call.shared_amaxes == nullptr && !out->column_wise;
-  uint32_t* own = QuantizeWorkspace(out).amaxes;
+  uint32_t* const own = QuantizeWorkspace(out).amaxes;
   const uint32_t* words = call.shared_amaxes;
-  if (words == nullptr && AmaxWords(*out) != 0) {
-    if (!cast_measures) SK_RETURN_IF_ERROR(MeasureAmaxes(call, out, own));
+  if (words == nullptr && MeasuresFirst()) {
+    if (!cast_measures) {
+      SK_RETURN_IF_ERROR(MeasureAmaxes(call, out, own, /*shared=*/false));
+    }
     words = own;
   }
   kernels::BlockCastSpec spec = spec_;
   if (policy_.scaling == Scaling::kBlock) {
     spec.current.overflow_scale = MaxFinite(call.x.dtype);
   }
-  const auto use_of = [&](std::optional<QuantizedData>& data, int64_t lines,
-                          int64_t tensor_word) {
+  const auto use_of = [&](QuantizedData& data, bool column_wise) {
     kernels::BlockUse use;
-    use.codes = data->codes.as<uint8_t>();
-    use.scales = data->scales;
-    use.hadamard = data->hadamard;
+    use.codes = data.codes.as<uint8_t>();
+    use.scales = data.scales;
+    use.hadamard = data.hadamard;
     if (policy_.scaling == Scaling::kNvfp4) {
-      use.tensor_amax = words + tensor_word;
+      use.tensor_amax = words + (column_wise ? 1 : 0);
     } else if (policy_.scaling == Scaling::kRowwise) {
-      use.line_amax = words + lines;
+      use.line_amax = column_wise ? own + out->rows : words;
     }
     return use;
   };
   kernels::BlockCastOutput codes;
-  if (out->row_wise) codes.row_wise = use_of(out->row_wise, 0, 0);
-  if (out->column_wise) {
-    codes.column_wise = use_of(out->column_wise, out->rows, 1);
-  }
+  if (out->row_wise) codes.row_wise = use_of(*out->row_wise, false);
+  if (out->column_wise) codes.column_wise = use_of(*out->column_wise, true);
   if (call.observe) codes.amax = slot_.amax;
   codes.counters = call.counters;
   if (cast_measures) {
@@ -141,14 +145,16 @@ absl::Status BlockQuantizer::QuantizeChecked(const Call& call,
 
 absl::Status BlockQuantizer::QuantizeImpl(const Call& call,
                                           QuantizedTensor* out) {
-  SK_RETURN_IF_ERROR(CheckMadeUnder(policy_, *out));
-  return QuantizeChecked(call, out);
+  return QuantizeTensor(call, out);
+}
+
+absl::Status BlockQuantizer::CheckOutImpl(const QuantizedTensor& out) const {
+  return CheckMadeUnder(policy_, out);
 }
 
 absl::StatusOr<QuantizedTensor> BlockQuantizer::MakeEmptyImpl(
     const EmptyCall& call) const {
-  return AllocateQuantized(call.rows, call.cols, policy_, call.usages, device(),
-                           allocator(), call.stream);
+  return Allocate(call, policy_);
 }
 
 absl::Status BlockQuantizer::CalibrateImpl(const Call& call) {
@@ -156,15 +162,18 @@ absl::Status BlockQuantizer::CalibrateImpl(const Call& call) {
   return kernels::Amax(call.x, slot_.amax, {call.noop_flag}, call.stream);
 }
 
-Quantizer::SharedAmaxes BlockQuantizer::SharedAmaxesOf(
-    const QuantizedTensor& out) const {
-  return {group_, group_ == nullptr ? size_t{0} : AmaxWords(out)};
+SharedAmaxes BlockQuantizer::SharedAmaxesOf(const QuantizedTensor& out) const {
+  if (group_ == nullptr || !MeasuresFirst()) return {};
+  if (policy_.scaling == Scaling::kNvfp4) return {group_, 2};
+  // One word more than rows: a rank that has none joins, and its different
+  // length is seen.
+  return {group_, static_cast<size_t>(out.rows) + 1};
 }
 
 absl::Status BlockQuantizer::MeasureSharedImpl(const Call& call,
                                                QuantizedTensor* out,
                                                uint32_t* words) {
-  return MeasureAmaxes(call, out, words);
+  return MeasureAmaxes(call, out, words, /*shared=*/true);
 }
 
 absl::StatusOr<Statistics> BlockQuantizer::MeasureImpl(const ConstTensorView& x,
@@ -186,7 +195,7 @@ absl::StatusOr<Statistics> BlockQuantizer::MeasureImpl(const ConstTensorView& x,
   call.observe = false;
   call.counters = &words.as<Words>()->counters;
   call.stream = stream;
-  SK_RETURN_IF_ERROR(QuantizeChecked(call, &q));
+  SK_RETURN_IF_ERROR(QuantizeTensor(call, &q));
   SK_RETURN_IF_ERROR(kernels::TensorAmax(x, &words.as<Words>()->scratch,
                                          /*run=*/{}, stream));
   const size_t bytes = static_cast<size_t>(x.size()) * sizeof(float);

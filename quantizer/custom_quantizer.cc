@@ -95,7 +95,65 @@ absl::StatusOr<T> Get(const CustomQuantizerArgs& args, absl::string_view key,
       absl::StrCat(where, "got ", CanonicalJson(alone), ", want a ", type));
 }
 
+// "; registered are "a", "b"".
+std::string RegisteredAre(const std::vector<std::string>& names) {
+  return absl::StrCat(
+      "; registered are ",
+      names.empty() ? std::string("none")
+                    : absl::StrCat("\"", absl::StrJoin(names, "\", \""), "\""));
+}
+
+// Factory -> where a recipe names it: "defaults.all", "rule[0].grad".
+using FactoryPlaces = std::map<std::string, std::vector<std::string>>;
+
+void AddFactories(absl::string_view path, const RolePoliciesSpec& spec,
+                  FactoryPlaces* places) {
+  const auto add = [&](absl::string_view role,
+                       const std::optional<PolicySpec>& policy) {
+    if (!policy) return;
+    const auto* custom = std::get_if<CustomSpec>(&policy->scaling);
+    if (custom == nullptr || !custom->factory) return;
+    (*places)[*custom->factory].push_back(absl::StrCat(path, ".", role));
+  };
+  add("input", spec.input);
+  add("weight", spec.weight);
+  add("grad", spec.grad);
+  add("all", spec.all);
+}
+
+FactoryPlaces FactoriesOf(const RecipeSpec& spec) {
+  FactoryPlaces places;
+  const auto add_rules = [&](absl::string_view prefix,
+                             const std::vector<RuleSpec>& rules) {
+    for (size_t i = 0; i < rules.size(); ++i) {
+      AddFactories(absl::StrCat(prefix, "rule[", i, "]"), rules[i], &places);
+    }
+  };
+  if (spec.defaults) AddFactories("defaults", *spec.defaults, &places);
+  add_rules("", spec.rules);
+  for (size_t i = 0; i < spec.phases.size(); ++i) {
+    const std::string path = absl::StrCat("phase[", i, "]");
+    AddFactories(path, spec.phases[i], &places);
+    add_rules(absl::StrCat(path, "."), spec.phases[i].rules);
+  }
+  return places;
+}
+
 }  // namespace
+
+absl::Status CheckFactories(const Recipe& recipe) {
+  const std::vector<std::string> names = RegisteredQuantizers();
+  std::string missing;
+  for (const auto& [factory, places] : FactoriesOf(recipe.spec())) {
+    if (std::binary_search(names.begin(), names.end(), factory)) continue;
+    absl::StrAppend(&missing, missing.empty() ? "" : "; ", "\"", factory,
+                    "\" (", absl::StrJoin(places, ", "), ")",
+                    DidYouMean(factory, names));
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat(
+      "custom.factory: not registered: ", missing, RegisteredAre(names)));
+}
 
 absl::StatusOr<double> CustomQuantizerArgs::Number(
     absl::string_view key, std::optional<double> otherwise) const {
@@ -149,13 +207,9 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeCustomQuantizer(
   const QuantizerFactory factory = Registry::Get().Find(wanted);
   if (!factory) {
     const std::vector<std::string> names = RegisteredQuantizers();
-    return absl::NotFoundError(absl::StrCat(
-        args.name, ": custom.factory: \"", wanted,
-        "\" is not registered; registered are ",
-        names.empty()
-            ? std::string("none")
-            : absl::StrCat("\"", absl::StrJoin(names, "\", \""), "\""),
-        DidYouMean(wanted, names)));
+    return absl::NotFoundError(
+        absl::StrCat(args.name, ": custom.factory: not registered: \"", wanted,
+                     "\"", DidYouMean(wanted, names), RegisteredAre(names)));
   }
   absl::StatusOr<Parameters> parameters =
       ParseParameters(args.policy.custom.parameters);

@@ -8,7 +8,8 @@
 // what else it may offer. Nothing in the library asks for its class.
 //
 // Threads: RegisterQuantizer and MakeQuantizer at any time, from any thread.
-// Registered factories live as long as the process.
+// Registered factories live as long as the process. Order of calls: register,
+// load the recipe, CheckFactories, then RecipeState.
 //
 // Example:
 //   absl::StatusOr<std::unique_ptr<Quantizer>> MakeLog8(
@@ -19,6 +20,8 @@
 //   }
 //   SK_RETURN_IF_ERROR(RegisterQuantizer("my_team.log8", MakeLog8));
 //   RegisterQuantizer("my_team.log8", MakeLog8);   // AlreadyExists
+//   SK_ASSIGN_OR_RETURN(const Recipe recipe, Recipe::Load(path));
+//   SK_RETURN_IF_ERROR(CheckFactories(recipe));
 #ifndef SCALEKEEPER_QUANTIZER_CUSTOM_QUANTIZER_H_
 #define SCALEKEEPER_QUANTIZER_CUSTOM_QUANTIZER_H_
 
@@ -39,6 +42,7 @@
 #include "quantizer/quantizer.h"
 #include "recipe/parameters.h"
 #include "recipe/policy.h"
+#include "recipe/recipe.h"
 
 namespace scalekeeper {
 
@@ -77,6 +81,12 @@ absl::Status RegisterQuantizer(absl::string_view name,
 
 // In alphabetical order.
 std::vector<std::string> RegisteredQuantizers();
+
+// NotFound listing every factory that the recipe names and nobody has
+// registered, with the places that name it, and those that are registered.
+// Allocates no memory of a device; MakeQuantizer of a custom slot calls it
+// first.
+absl::Status CheckFactories(const Recipe& recipe);
 
 // What the factory that args.policy names makes of `args` (whose `parameters`
 // are filled in here). NotFound, listing those that are registered; the

@@ -168,6 +168,10 @@ absl::Status GroupedQuantizer::QuantizeInto(ConstTensorView x,
     return absl::InvalidArgumentError(absl::StrCat(
         counts == nullptr ? "counts" : "out", ": got a null pointer"));
   }
+  if (!x.empty()) {
+    SK_RETURN_IF_ERROR(known_x_.Check(device, x.data, "x"));
+  }
+  SK_RETURN_IF_ERROR(known_counts_.Check(device, counts, "counts"));
   if (out->rows != x.rows || out->cols != x.cols || out->experts != experts() ||
       out->scaling != policy->scaling || out->format != policy->format ||
       out->device != device || out->offsets.size() == 0) {

@@ -38,6 +38,7 @@
 #include "base/buffer.h"
 #include "base/tensor_view.h"
 #include "quantizer/grouped_kernels.h"
+#include "quantizer/known_memory.h"
 #include "quantizer/quantized_tensor.h"
 
 namespace scalekeeper {
@@ -80,8 +81,9 @@ class GroupedQuantizer {
   absl::StatusOr<GroupedTensor> MakeEmpty(int64_t rows, int64_t cols,
                                           Stream stream) const;
   // `x` is rows x cols, any strides, float32 / bfloat16 / float16; `counts`:
-  // device words, one per expert. Counts that are negative or add up to more
-  // than the rows are InvalidArgument on the host; a GPU takes what there is.
+  // device words, one per expert. InvalidArgument for memory of either that is
+  // not on the state's device, and, on the host, for counts that are negative
+  // or add up to more than the rows; a GPU takes what there is.
   absl::Status QuantizeInto(ConstTensorView x, const int64_t* counts,
                             GroupedTensor* out, Stream stream);
   // Padding becomes 0.
@@ -106,6 +108,7 @@ class GroupedQuantizer {
   const Usages usages_;
   Allocator* const allocator_;
   const Buffer table_;  // kernels::GroupedSlot per expert, on the device
+  KnownMemory known_x_, known_counts_;
 };
 
 }  // namespace scalekeeper

@@ -15,7 +15,6 @@ HighPrecisionQuantizer::HighPrecisionQuantizer(std::string name,
 
 absl::Status HighPrecisionQuantizer::QuantizeImpl(const Call& call,
                                                   QuantizedTensor* out) {
-  SK_RETURN_IF_ERROR(CheckMadeUnder(policy_, *out));
   const DType dtype = policy_.high_precision_dtype;
   const ConstTensorView& x = call.x;
   if (out->row_wise) {
@@ -33,10 +32,14 @@ absl::Status HighPrecisionQuantizer::QuantizeImpl(const Call& call,
   return absl::OkStatus();
 }
 
+absl::Status HighPrecisionQuantizer::CheckOutImpl(
+    const QuantizedTensor& out) const {
+  return CheckMadeUnder(policy_, out);
+}
+
 absl::StatusOr<QuantizedTensor> HighPrecisionQuantizer::MakeEmptyImpl(
     const EmptyCall& call) const {
-  return AllocateQuantized(call.rows, call.cols, policy_, call.usages, device(),
-                           allocator(), call.stream);
+  return Allocate(call, policy_);
 }
 
 absl::Status HighPrecisionQuantizer::CalibrateImpl(const Call&) {

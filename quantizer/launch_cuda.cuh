@@ -11,6 +11,9 @@
 #include "base/cuda/status_cuda.h"
 #include "base/dtype.h"
 #include "base/tensor_view.h"
+#include "numerics/amax.h"
+#include "numerics/bits.h"
+#include "quantizer/block_kernels.h"
 #include "quantizer/cast_cuda.cuh"
 #include "quantizer/kernels.h"
 
@@ -19,6 +22,15 @@ namespace scalekeeper::kernels::cuda {
 __device__ __forceinline__ bool Runs(const RunIf& run) {
   return (run.unless == nullptr || *run.unless == 0) &&
          (run.only_if == nullptr || *run.only_if != 0);
+}
+
+// By one thread, of an amax after the transform.
+__device__ __forceinline__ void RaiseTransformed(const TensorAmaxWords& words,
+                                                 uint32_t amax) {
+  device::RaiseWord(words.column_wise, amax);
+  if (words.non_finite != nullptr && IsNonFiniteAmax(amax)) {
+    device::RaiseWord(words.non_finite, kFloatInfBits);
+  }
 }
 
 // Blocks for `work` items of `per_block` each.

@@ -80,12 +80,23 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeQuantizer(RecipeState* state,
         absl::StrCat("slot: got ", slot.value, ", want 0..",
                      state->slot_count(), " exclusive"));
   }
+  const std::vector<Policy>& policies = state->policies(slot);
+  bool phased = false;
+  bool custom = false;
+  for (const Policy& policy : policies) {
+    phased |= policy != policies.front();
+    custom |= policy.scaling == Scaling::kCustom;
+  }
+  if (custom) {
+    const absl::Status known = CheckFactories(state->recipe());
+    if (!known.ok()) {
+      return absl::Status(
+          known.code(), absl::StrCat(state->name(slot), ": ", known.message()));
+    }
+  }
   if (allocator == nullptr) {
     SK_ASSIGN_OR_RETURN(allocator, DefaultAllocator(state->device()));
   }
-  const std::vector<Policy>& policies = state->policies(slot);
-  bool phased = false;
-  for (const Policy& policy : policies) phased |= policy != policies.front();
   if (!phased) {
     SK_ASSIGN_OR_RETURN(
         std::unique_ptr<Quantizer> quantizer,

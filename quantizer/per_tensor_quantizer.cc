@@ -49,7 +49,6 @@ CastScale PerTensorQuantizer::MakeScale(const Call& call,
 
 absl::Status PerTensorQuantizer::QuantizeImpl(const Call& call,
                                               QuantizedTensor* out) {
-  SK_RETURN_IF_ERROR(CheckMadeUnder(policy_, *out));
   kernels::CastOutput codes;
   if (out->row_wise) codes.row_wise = out->row_wise->codes.as<uint8_t>();
   if (out->column_wise) {
@@ -61,10 +60,14 @@ absl::Status PerTensorQuantizer::QuantizeImpl(const Call& call,
                        {call.noop_flag}, call.stream);
 }
 
+absl::Status PerTensorQuantizer::CheckOutImpl(
+    const QuantizedTensor& out) const {
+  return CheckMadeUnder(policy_, out);
+}
+
 absl::StatusOr<QuantizedTensor> PerTensorQuantizer::MakeEmptyImpl(
     const EmptyCall& call) const {
-  return AllocateQuantized(call.rows, call.cols, policy_, call.usages, device(),
-                           allocator(), call.stream);
+  return Allocate(call, policy_);
 }
 
 absl::Status PerTensorQuantizer::CalibrateImpl(const Call& call) {
@@ -72,8 +75,7 @@ absl::Status PerTensorQuantizer::CalibrateImpl(const Call& call) {
   return kernels::Amax(call.x, slot_.amax, {call.noop_flag}, call.stream);
 }
 
-Quantizer::SharedAmaxes PerTensorQuantizer::SharedAmaxesOf(
-    const QuantizedTensor&) const {
+SharedAmaxes PerTensorQuantizer::SharedAmaxesOf(const QuantizedTensor&) const {
   return {group_, group_ == nullptr ? size_t{0} : size_t{1}};
 }
 

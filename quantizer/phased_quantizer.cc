@@ -18,7 +18,11 @@ Quantizer* PhasedQuantizer::active() const {
 
 absl::Status PhasedQuantizer::QuantizeImpl(const Call& call,
                                            QuantizedTensor* out) {
-  return active()->QuantizeTensor(call, out);
+  return active()->QuantizeImpl(call, out);
+}
+
+absl::Status PhasedQuantizer::CheckOutImpl(const QuantizedTensor& out) const {
+  return active()->CheckOutImpl(out);
 }
 
 absl::StatusOr<QuantizedTensor> PhasedQuantizer::MakeEmptyImpl(
@@ -30,8 +34,7 @@ absl::Status PhasedQuantizer::CalibrateImpl(const Call& call) {
   return active()->CalibrateImpl(call);
 }
 
-Quantizer::SharedAmaxes PhasedQuantizer::SharedAmaxesOf(
-    const QuantizedTensor& out) const {
+SharedAmaxes PhasedQuantizer::SharedAmaxesOf(const QuantizedTensor& out) const {
   return active()->SharedAmaxesOf(out);
 }
 

@@ -24,6 +24,7 @@ class PhasedQuantizer : public Quantizer {
 
  protected:
   absl::Status QuantizeImpl(const Call& call, QuantizedTensor* out) override;
+  absl::Status CheckOutImpl(const QuantizedTensor& out) const override;
   absl::StatusOr<QuantizedTensor> MakeEmptyImpl(
       const EmptyCall& call) const override;
   absl::Status CalibrateImpl(const Call& call) override;

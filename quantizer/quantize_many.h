@@ -5,12 +5,15 @@
 // one message, one AllReduceMax; then every tensor is cast. Quantize and
 // QuantizeInto are this with one item. Every rank of a group brings the same
 // quantizers in the same order; one that has no elements for a tensor brings
-// an empty one. Nothing is allocated after the first call, and nothing
+// an empty one (of rowwise scaling: one of as many rows as the others have, and
+// no columns). Nothing is allocated after the first call, and nothing
 // synchronizes unless a communicator does.
 //
 // Errors: those of QuantizeInto, for the first item that has one, before
-// anything is queued; and the communicator's, after which the tensors of that
-// group and of those after it are as they were.
+// anything is queued; and the communicator's (FailedPrecondition on every rank
+// where ranks bring tensors of different rows for rowwise scaling; over NCCL,
+// which compares no lengths, DeadlineExceeded), with what this rank has sent:
+// the tensors of that group and of those after it are then as they were.
 // A rank that fails before its message leaves the others waiting, at most until
 // their deadline.
 //

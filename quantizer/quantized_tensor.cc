@@ -31,6 +31,8 @@ constexpr unsigned char kE4M3One = 0x38;
 // padding of tiles is 0, as GPUs want it, and so are tiled scales at first.
 absl::Status InitializeScales(Device device, QuantizedData* data,
                               Stream stream) {
+  SK_RETURN_IF_ERROR(Copy(device, data->tensor_scale_inv.data(), &kOne,
+                          data->tensor_scale_inv.size(), stream));
   void* scales = data->scale_inv.data();
   const size_t bytes = data->scale_inv.size();
   if (data->scales.layout == ScaleLayout::kTiled) {
@@ -55,12 +57,12 @@ bool HasTransform(const Policy& policy) {
   return policy.scaling == Scaling::kNvfp4 && policy.nvfp4.random_hadamard;
 }
 
-// Codes, and their scales where there are some, of one use.
-absl::StatusOr<QuantizedData> AllocateUse(const QuantizedTensor& tensor,
-                                          const Policy& policy,
-                                          bool column_wise,
-                                          ScalePlacement placement,
-                                          Allocator* allocator, Stream stream) {
+// The memory of one use, in which nothing is written.
+absl::StatusOr<QuantizedData> AllocateMemory(const QuantizedTensor& tensor,
+                                             const Policy& policy,
+                                             bool column_wise,
+                                             ScalePlacement placement,
+                                             Allocator* allocator) {
   QuantizedData data;
   SK_ASSIGN_OR_RETURN(
       data.codes, Buffer::Allocate(allocator, CodeBytes(tensor, column_wise)));
@@ -72,13 +74,10 @@ absl::StatusOr<QuantizedData> AllocateUse(const QuantizedTensor& tensor,
       data.scale_inv,
       Buffer::Allocate(allocator, ScaleBytes(data.scales, code_rows)));
   data.scales.data = data.scale_inv.data();
-  SK_RETURN_IF_ERROR(InitializeScales(tensor.device, &data, stream));
   if (tensor.scaling == Scaling::kNvfp4) {
     SK_ASSIGN_OR_RETURN(data.tensor_scale_inv,
                         Buffer::Allocate(allocator, sizeof(float)));
     data.scales.tensor_scale_inv = data.tensor_scale_inv.as<float>();
-    SK_RETURN_IF_ERROR(Copy(tensor.device, data.tensor_scale_inv.data(), &kOne,
-                            sizeof(kOne), stream));
     data.hadamard = column_wise && HasTransform(policy);
   }
   return data;
@@ -148,11 +147,22 @@ ConstTensorView ColumnWiseCodes(const QuantizedTensor& tensor) {
           .Transposed());
 }
 
-absl::StatusOr<QuantizedTensor> AllocateQuantized(int64_t rows, int64_t cols,
-                                                  const Policy& policy,
-                                                  Usages usages, Device device,
-                                                  Allocator* allocator,
-                                                  Stream stream) {
+absl::StatusOr<QuantizedData> AllocateUse(const QuantizedTensor& tensor,
+                                          const Policy& policy,
+                                          bool column_wise,
+                                          Allocator* allocator, Stream stream) {
+  SK_ASSIGN_OR_RETURN(const ScalePlacement placement,
+                      ScalePlacementOf(tensor.device));
+  SK_ASSIGN_OR_RETURN(
+      QuantizedData data,
+      AllocateMemory(tensor, policy, column_wise, placement, allocator));
+  SK_RETURN_IF_ERROR(InitializeScales(tensor.device, &data, stream));
+  return data;
+}
+
+absl::StatusOr<QuantizedTensor> AllocateQuantized(
+    int64_t rows, int64_t cols, const Policy& policy, Usages usages,
+    Device device, Allocator* allocator, Stream stream, size_t more_workspace) {
   SK_RETURN_IF_ERROR(CheckAllocation(rows, cols, policy, usages));
   QuantizedTensor tensor;
   tensor.rows = rows;
@@ -162,22 +172,21 @@ absl::StatusOr<QuantizedTensor> AllocateQuantized(int64_t rows, int64_t cols,
   tensor.high_precision_dtype = policy.high_precision_dtype;
   tensor.device = device;
   SK_ASSIGN_OR_RETURN(const ScalePlacement placement, ScalePlacementOf(device));
-  if (usages.row_wise) {
-    SK_ASSIGN_OR_RETURN(tensor.row_wise,
-                        AllocateUse(tensor, policy, /*column_wise=*/false,
-                                    placement, allocator, stream));
+  for (const bool column_wise : {false, true}) {
+    if (!(column_wise ? usages.column_wise : usages.row_wise)) continue;
+    auto& use = column_wise ? tensor.column_wise : tensor.row_wise;
+    SK_ASSIGN_OR_RETURN(
+        use, AllocateMemory(tensor, policy, column_wise, placement, allocator));
   }
-  if (usages.column_wise) {
-    SK_ASSIGN_OR_RETURN(tensor.column_wise,
-                        AllocateUse(tensor, policy, /*column_wise=*/true,
-                                    placement, allocator, stream));
+  const size_t words = QuantizeWorkspace::Bytes(policy.scaling, rows, cols);
+  SK_ASSIGN_OR_RETURN(tensor.workspace,
+                      Buffer::Allocate(allocator, words + more_workspace));
+  // No memory that a queued write needs is given back for want of other memory.
+  for (auto* use : {&tensor.row_wise, &tensor.column_wise}) {
+    if (*use) SK_RETURN_IF_ERROR(InitializeScales(device, &**use, stream));
   }
-  SK_ASSIGN_OR_RETURN(
-      tensor.workspace,
-      Buffer::Allocate(allocator,
-                       QuantizeWorkspace::Bytes(policy.scaling, rows, cols)));
-  SK_RETURN_IF_ERROR(FillBytes(device, tensor.workspace.data(), 0,
-                               tensor.workspace.size(), stream));
+  SK_RETURN_IF_ERROR(
+      FillBytes(device, tensor.workspace.data(), 0, words, stream));
   return tensor;
 }
 

@@ -135,12 +135,19 @@ ConstTensorView ColumnWiseCodes(const QuantizedTensor& tensor);
 // InvalidArgument on a negative or absurd extent, without any usage, or for a
 // column-wise copy with random_hadamard of rows that are no multiple of 16; the
 // allocator's error when there is no memory. What is written is queued on
-// `stream`.
+// `stream`. `more_workspace`: bytes, uninitialized, behind the workspace's own.
 absl::StatusOr<QuantizedTensor> AllocateQuantized(int64_t rows, int64_t cols,
                                                   const Policy& policy,
                                                   Usages usages, Device device,
                                                   Allocator* allocator,
-                                                  Stream stream = Stream());
+                                                  Stream stream = Stream(),
+                                                  size_t more_workspace = 0);
+
+// One more use of `tensor`, as AllocateQuantized under `policy` gives it.
+absl::StatusOr<QuantizedData> AllocateUse(const QuantizedTensor& tensor,
+                                          const Policy& policy,
+                                          bool column_wise,
+                                          Allocator* allocator, Stream stream);
 
 // Whether Quantize under `policy` can write `tensor`: scaling, formats, blocks
 // and transforms are those that AllocateQuantized gives.

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/device_memory.h"
 #include "base/status_macros.h"
 #include "quantizer/all_gather.h"
 #include "quantizer/custom_quantizer.h"
@@ -33,12 +32,7 @@ absl::Status Quantizer::CheckInput(const ConstTensorView& x) const {
         absl::StrCat("x: got device ", Name(x.device), ", want ", Name(device_),
                      " (", name_, ")"));
   }
-  if (x.empty() || checked_.load(std::memory_order_relaxed) == x.data) {
-    return absl::OkStatus();
-  }
-  SK_RETURN_IF_ERROR(CheckMemory(device_, x.data, "x"));
-  checked_.store(x.data, std::memory_order_relaxed);
-  return absl::OkStatus();
+  return x.empty() ? absl::OkStatus() : known_x_.Check(device_, x.data, "x");
 }
 
 bool Quantizer::observes(const ConstTensorView& x) const {
@@ -78,8 +72,9 @@ absl::Status Quantizer::QuantizeInto(ConstTensorView x, QuantizedTensor* out,
   return QuantizeMany(absl::MakeConstSpan(&item, 1), stream);
 }
 
-absl::Status Quantizer::CheckInto(const ConstTensorView& x,
-                                  const QuantizedTensor* out) const {
+absl::Status Quantizer::CheckItem(const QuantizeItem& item) const {
+  const ConstTensorView& x = item.x;
+  const QuantizedTensor* const out = item.out;
   SK_RETURN_IF_ERROR(CheckInput(x));
   if (out == nullptr) {
     return absl::InvalidArgumentError(
@@ -96,22 +91,27 @@ absl::Status Quantizer::CheckInto(const ConstTensorView& x,
         absl::StrCat("out: got device ", Name(out->device), ", want ",
                      Name(device_), " (", name_, ")"));
   }
-  return absl::OkStatus();
+  SK_RETURN_IF_ERROR(
+      known_noop_flag_.Check(device_, item.noop_flag, "noop_flag"));
+  return CheckOut(*out);
 }
 
-absl::Status Quantizer::QuantizeTensor(const Call& call, QuantizedTensor* out) {
-  if (out->dequantizer != maker() &&
-      (maker()->custom_ || out->dequantizer != nullptr)) {
+absl::Status Quantizer::CheckOut(const QuantizedTensor& out) const {
+  if (out.dequantizer != maker() &&
+      (maker()->custom_ || out.dequantizer != nullptr)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("out: got ", Describe(*out),
+        absl::StrCat("out: got ", Describe(out),
                      " of another quantizer, want one made by MakeEmpty of ",
                      name_, " in this phase"));
   }
-  return QuantizeImpl(call, out);
+  return CheckOutImpl(out);
 }
 
-Quantizer::SharedAmaxes Quantizer::SharedAmaxesOf(
-    const QuantizedTensor&) const {
+absl::Status Quantizer::CheckOutImpl(const QuantizedTensor&) const {
+  return absl::OkStatus();
+}
+
+SharedAmaxes Quantizer::SharedAmaxesOf(const QuantizedTensor&) const {
   return {};
 }
 
@@ -176,8 +176,17 @@ absl::StatusOr<QuantizedTensor> Quantizer::MakeEmptyImpl(
   if (call.usages.column_wise) return Unimplemented("column-wise usage");
   Policy policy;
   policy.scaling = Scaling::kCustom;
-  return AllocateQuantized(call.rows, call.cols, policy, call.usages, device_,
-                           allocator_, call.stream);
+  return Allocate(call, policy);
+}
+
+absl::StatusOr<QuantizedTensor> Quantizer::Allocate(
+    const EmptyCall& call, const Policy& policy) const {
+  absl::StatusOr<QuantizedTensor> tensor =
+      AllocateQuantized(call.rows, call.cols, policy, call.usages, device_,
+                        allocator_, call.stream);
+  if (tensor.ok()) return tensor;
+  return absl::Status(tensor.status().code(),
+                      absl::StrCat(name_, ": ", tensor.status().message()));
 }
 
 absl::Status Quantizer::DequantizeImpl(const QuantizedTensor&,

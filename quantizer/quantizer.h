@@ -18,9 +18,10 @@
 //
 // Work is queued on `stream`; only Measure synchronizes. Errors:
 // InvalidArgument naming the argument and its value for a null view, a wrong
-// dtype, device or shape, or memory that is not on the view's device (asked
-// when a pointer is not that of the quantizer's last call); Unimplemented for
-// what a subclass cannot do. A failed call leaves slot and tensor as they were.
+// dtype, device or shape, or memory (x's, the noop_flag) that is not on the
+// quantizer's device (asked when a pointer is not that of its last call);
+// Unimplemented for what a subclass cannot do. A failed call leaves slot and
+// tensor as they were.
 //
 // Example:
 //   SK_ASSIGN_OR_RETURN(std::unique_ptr<Quantizer> q,
@@ -33,8 +34,6 @@
 #ifndef SCALEKEEPER_QUANTIZER_QUANTIZER_H_
 #define SCALEKEEPER_QUANTIZER_QUANTIZER_H_
 
-#include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -43,12 +42,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "amax/amax_group.h"
 #include "amax/recipe_state.h"
 #include "base/buffer.h"
 #include "base/tensor_view.h"
 #include "quantizer/dequantizer.h"
 #include "quantizer/kernels.h"
+#include "quantizer/known_memory.h"
+#include "quantizer/quantize_call.h"
 #include "quantizer/quantized_tensor.h"
 #include "quantizer/statistics.h"
 
@@ -107,30 +107,8 @@ class Quantizer : public Dequantizer {
   void set_counters(kernels::CastCounters* counters) { counters_ = counters; }
 
  protected:
-  // What a public call has checked: the view is valid, high precision and on
-  // this quantizer's device; `out` has its shape and device.
-  struct Call {
-    ConstTensorView x;
-    const uint32_t* noop_flag = nullptr;
-    bool observe = true;
-    kernels::CastCounters* counters = nullptr;
-    Stream stream;
-    // What MeasureSharedImpl has raised, reduced over the ranks; null: nothing
-    // was asked for.
-    const uint32_t* shared_amaxes = nullptr;
-  };
-  // Amaxes that the ranks of a group share before a tensor is quantized.
-  struct SharedAmaxes {
-    AmaxGroup* group = nullptr;  // null: none
-    size_t count = 0;            // device words; the same on every rank
-  };
-  // What MakeEmpty was asked for.
-  struct EmptyCall {
-    int64_t rows = 0;
-    int64_t cols = 0;
-    Usages usages;
-    Stream stream;
-  };
+  using Call = QuantizeCall;
+  using EmptyCall = MakeEmptyCall;
 
   // Of a program's own quantizer (quantizer/custom_quantizer.h).
   explicit Quantizer(const CustomQuantizerArgs& args);
@@ -139,8 +117,12 @@ class Quantizer : public Dequantizer {
             Allocator* allocator);
 
   // Required: codes and scale_inv of every use of `out`, and, if call.observe,
-  // the tensor's amax into the slot. Refuses an `out` of another policy.
+  // the tensor's amax into the slot.
   virtual absl::Status QuantizeImpl(const Call& call, QuantizedTensor* out) = 0;
+  // Refuses an `out` that QuantizeImpl cannot write: before any work of a call,
+  // for several tensors before that of the first. Tensors of custom scaling are
+  // known to be this quantizer's own.
+  virtual absl::Status CheckOutImpl(const QuantizedTensor& out) const;
   // Optional; Unimplemented where a subclass has none. By default tensors are
   // of custom scaling, with row-wise codes of a byte each and one scale_inv.
   virtual absl::StatusOr<QuantizedTensor> MakeEmptyImpl(
@@ -159,6 +141,9 @@ class Quantizer : public Dequantizer {
                                                  Stream stream) const;
 
   Allocator* allocator() const { return allocator_; }
+  // AllocateQuantized with this quantizer's memory; errors name the slot.
+  absl::StatusOr<QuantizedTensor> Allocate(const EmptyCall& call,
+                                           const Policy& policy) const;
   // InvalidArgument unless `out` was made under `policy`.
   absl::Status CheckMadeUnder(const Policy& policy,
                               const QuantizedTensor& out) const;
@@ -172,11 +157,11 @@ class Quantizer : public Dequantizer {
   virtual const Quantizer* maker() const { return this; }
   // MakeEmptyImpl of the layouts that serve the usages; whose the tensor is.
   absl::StatusOr<QuantizedTensor> MakeTensor(const EmptyCall& call) const;
-  // QuantizeImpl, after a look at whose the tensor is.
-  absl::Status QuantizeTensor(const Call& call, QuantizedTensor* out);
   absl::Status CheckInput(const ConstTensorView& x) const;
-  absl::Status CheckInto(const ConstTensorView& x,
-                         const QuantizedTensor* out) const;
+  // All that QuantizeInto refuses.
+  absl::Status CheckItem(const QuantizeItem& item) const;
+  // Whose the tensor is, then CheckOutImpl.
+  absl::Status CheckOut(const QuantizedTensor& out) const;
   bool observes(const ConstTensorView& x) const;
   absl::Status Unimplemented(absl::string_view call) const;
 
@@ -189,8 +174,7 @@ class Quantizer : public Dequantizer {
   bool observing_ = true;
   bool inference_ = false;
   kernels::CastCounters* counters_ = nullptr;
-  // Known to lie on `device_`: asking costs a tenth of a call.
-  mutable std::atomic<const void*> checked_{nullptr};
+  KnownMemory known_x_, known_noop_flag_;
 };
 
 // The quantizer that the recipe gives a slot, the one switch over scalings. A
@@ -198,7 +182,8 @@ class Quantizer : public Dequantizer {
 // phase. `state` and `allocator` (null: the device's default) are borrowed.
 // FailedPrecondition before Freeze; InvalidArgument for a slot that is not
 // state's; Unimplemented, naming the slot, for a scaling or format that this
-// build has no quantizer for; for custom scaling MakeCustomQuantizer's errors.
+// build has no quantizer for; for custom scaling the errors of CheckFactories
+// and MakeCustomQuantizer.
 absl::StatusOr<std::unique_ptr<Quantizer>> MakeQuantizer(
     RecipeState* state, SlotId slot, Usages usages = Usages(),
     Allocator* allocator = nullptr);

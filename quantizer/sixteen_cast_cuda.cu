@@ -293,16 +293,16 @@ template <typename In>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm<In>)
     SixteenAmaxKernel(const typename In::Storage* __restrict__ x, int64_t rows,
                       int64_t cols, int64_t row_stride, int64_t column_tiles,
-                      uint32_t* row_wise, uint32_t* column_wise, RunIf run) {
+                      TensorAmaxWords words, RunIf run) {
   if (!Runs(run)) return;
   uint32_t held[kBlock][kWords<In>];
   Load<In>(x, rows, cols, row_stride, PlaceOf(blockIdx.x, column_tiles), held);
-  if (row_wise != nullptr) {
+  if (words.row_wise != nullptr) {
     uint32_t amax = 0;
 #pragma unroll
     for (int r = 0; r < kBlock; ++r) amax = MaxBits(amax, RowAmax<In>(held[r]));
     amax = device::BlockMax(amax);
-    if (threadIdx.x == 0) RaiseWord(row_wise, amax);
+    if (threadIdx.x == 0) RaiseWord(words.row_wise, amax);
   }
   uint32_t amax = 0;
 #pragma unroll
@@ -311,7 +311,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<In>)
     amax = MaxBits(amax, Column<In, true>(held, c, v));
   }
   amax = device::BlockMax(amax);
-  if (threadIdx.x == 0) RaiseWord(column_wise, amax);
+  if (threadIdx.x == 0) RaiseTransformed(words, amax);
 }
 
 int64_t ColumnTiles(const ConstTensorView& x) {
@@ -367,15 +367,15 @@ absl::Status CastSixteenTiles(const ConstTensorView& x,
   });
 }
 
-absl::Status RaiseHadamardAmaxes(const ConstTensorView& x, uint32_t* row_wise,
-                                 uint32_t* column_wise, const RunIf& run,
+absl::Status RaiseHadamardAmaxes(const ConstTensorView& x,
+                                 const TensorAmaxWords& words, const RunIf& run,
                                  Stream stream) {
   SK_ASSIGN_OR_RETURN(const unsigned blocks, TilesOf(x));
   return WithType(x.dtype, [&](auto in) {
     using In = decltype(in);
     SixteenAmaxKernel<In><<<blocks, kThreads, 0, AsCudaStream(stream)>>>(
         static_cast<const typename In::Storage*>(x.data), x.rows, x.cols,
-        x.row_stride, ColumnTiles(x), row_wise, column_wise, run);
+        x.row_stride, ColumnTiles(x), words, run);
     return LaunchStatus("Hadamard amaxes");
   });
 }

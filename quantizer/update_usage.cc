@@ -78,13 +78,9 @@ absl::StatusOr<QuantizedData> MakeOther(const QuantizedTensor& tensor,
                                         bool column_wise, Stream stream) {
   const QuantizedData& from =
       column_wise ? *tensor.row_wise : *tensor.column_wise;
-  SK_ASSIGN_OR_RETURN(
-      QuantizedTensor made,
-      AllocateQuantized(tensor.rows, tensor.cols, LayoutPolicy(tensor),
-                        {/*row_wise=*/!column_wise, column_wise}, tensor.device,
-                        AllocatorOf(tensor, from), stream));
-  QuantizedData to =
-      std::move(column_wise ? *made.column_wise : *made.row_wise);
+  SK_ASSIGN_OR_RETURN(QuantizedData to,
+                      AllocateUse(tensor, LayoutPolicy(tensor), column_wise,
+                                  AllocatorOf(tensor, from), stream));
   const int64_t rows = column_wise ? tensor.rows : tensor.cols;
   const int64_t cols = column_wise ? tensor.cols : tensor.rows;
   SK_RETURN_IF_ERROR(kernels::TransposeCodes(from.codes.data(), rows, cols,

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
 #include "recipe/check.h"
@@ -148,9 +149,12 @@ class PolicyChecker {
     }
   }
 
+  // "" takes back what `defaults` says; within them there is nothing to take.
   void Group(const std::optional<std::string>& group) {
-    if (group && group->empty()) {
-      AddOption("amax_group", "got \"\", want a name");
+    if (group && group->empty() && absl::StartsWith(path_, "defaults.")) {
+      AddOption("amax_group",
+                "got \"\", want a name (\"\" in a rule or phase takes it "
+                "back)");
     }
   }
 

@@ -44,7 +44,7 @@ struct DelayedSpec {
 struct CurrentSpec {
   std::optional<bool> power_2_scale;
   std::optional<double> amax_epsilon;     // finite, >= 0
-  std::optional<std::string> amax_group;  // not empty
+  std::optional<std::string> amax_group;  // "": not that of defaults
 };
 
 struct RowwiseSpec : CurrentSpec {};
@@ -64,7 +64,7 @@ struct Nvfp4Spec {
   std::optional<bool> two_dimensional, stochastic_rounding, random_hadamard,
       four_over_six;
   std::optional<int64_t> seed;
-  std::optional<std::string> amax_group;  // not empty
+  std::optional<std::string> amax_group;  // "": not that of defaults
 };
 
 struct CustomSpec {

@@ -19,7 +19,8 @@ absl::Status Failed(const std::string& path, const std::error_code& error) {
 }  // namespace
 
 absl::Status WriteFileSet(const std::string& directory,
-                          const std::vector<NamedContents>& files) {
+                          const std::vector<NamedContents>& files,
+                          const std::vector<std::string>& absent) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) return Failed(directory, error);
@@ -31,10 +32,13 @@ absl::Status WriteFileSet(const std::string& directory,
     status = WriteFile(absl::StrCat(prefix, name, suffix), contents);
     if (!status.ok()) break;
   }
-  if (status.ok()) {
-    std::filesystem::remove(prefix + files.back().first, error);
-    if (error) status = Failed(prefix + files.back().first, error);
-  }
+  const auto remove = [&](const std::string& name) {
+    if (!status.ok()) return;
+    std::filesystem::remove(prefix + name, error);
+    if (error) status = Failed(prefix + name, error);
+  };
+  remove(files.back().first);
+  for (const std::string& name : absent) remove(name);
   for (const auto& [name, contents] : files) {
     if (!status.ok()) break;
     std::filesystem::rename(absl::StrCat(prefix, name, suffix), prefix + name,

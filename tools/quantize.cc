@@ -258,11 +258,16 @@ absl::StatusOr<QuantizedFiles> QuantizeValues(const Recipe& recipe,
       {"codes_t.bin", Bytes(tensor.column_wise->codes)},
       {"scale_inv_t.bin", Bytes(tensor.column_wise->scale_inv)},
   };
-  if (policy.scaling == Scaling::kNvfp4) {
-    result.files.push_back(
-        {"tensor_scale_inv.bin", Bytes(tensor.row_wise->tensor_scale_inv)});
-    result.files.push_back({"tensor_scale_inv_t.bin",
-                            Bytes(tensor.column_wise->tensor_scale_inv)});
+  const NamedContents tensor_scales[] = {
+      {"tensor_scale_inv.bin", Bytes(tensor.row_wise->tensor_scale_inv)},
+      {"tensor_scale_inv_t.bin", Bytes(tensor.column_wise->tensor_scale_inv)},
+  };
+  for (const NamedContents& file : tensor_scales) {
+    if (policy.scaling == Scaling::kNvfp4) {
+      result.files.push_back(file);
+    } else {
+      result.absent.push_back(file.first);
+    }
   }
   result.files.push_back(
       {"info.json", InfoJson(recipe, job, policy, tensor, statistics)});

@@ -39,6 +39,8 @@ struct QuantizedFiles {
   // codes.bin, scale_inv.bin, codes_t.bin, scale_inv_t.bin; of NVFP4 also
   // tensor_scale_inv.bin, tensor_scale_inv_t.bin; info.json.
   std::vector<NamedContents> files;
+  // Names that the set of another scaling has and this one has not.
+  std::vector<std::string> absent;
   std::string summary;  // one line for people
 };
 
@@ -54,8 +56,10 @@ absl::StatusOr<QuantizedFiles> QuantizeValues(const Recipe& recipe,
 // Writes all of them into `directory`, which is made if it does not exist, or
 // none: temporary files first, then renames. The last file is removed before
 // anything else is replaced and comes last, so that it stands for a whole set.
+// Files named in `absent`, of an earlier set, are removed in between.
 absl::Status WriteFileSet(const std::string& directory,
-                          const std::vector<NamedContents>& files);
+                          const std::vector<NamedContents>& files,
+                          const std::vector<std::string>& absent = {});
 
 }  // namespace scalekeeper
 

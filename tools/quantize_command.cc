@@ -92,7 +92,8 @@ int RunQuantize(absl::Span<const std::string> args, std::ostream& out,
       "                   mxfp8 an E8M0 and for nvfp4 an E4M3 byte each, in\n"
       "                   the shape that info.json tells (empty for\n"
       "                   high_precision, which has no scale)\n"
-      "  tensor_scale_inv.bin   nvfp4: float32, multiplied too\n"
+      "  tensor_scale_inv.bin   nvfp4: float32, multiplied too (of other\n"
+      "                   scalings: removed, if an earlier run left it)\n"
       "  codes_t.bin, scale_inv_t.bin, tensor_scale_inv_t.bin   the\n"
       "                   column-wise copy, C x R\n"
       "  info.json        format, shapes, amax, scale, statistics: underflow\n"
@@ -145,15 +146,18 @@ int RunQuantize(absl::Span<const std::string> args, std::ostream& out,
   const absl::StatusOr<QuantizedFiles> result =
       QuantizeValues(*recipe, *job, *values, f.input);
   if (!result.ok()) return ReportStatus(result.status(), err);
-  for (const auto& [name, contents] : result->files) {
+  std::vector<std::string> touched = result->absent;
+  for (const auto& file : result->files) touched.push_back(file.first);
+  for (const std::string& name : touched) {
     for (const std::string& input : {f.input, f.recipe}) {
       if (SameFile(absl::StrCat(f.out, "/", name), input)) {
-        return flags.UsageError(absl::StrCat("--out: would overwrite ", input),
-                                err);
+        return flags.UsageError(
+            absl::StrCat("--out: would overwrite or remove ", input), err);
       }
     }
   }
-  const absl::Status written = WriteFileSet(f.out, result->files);
+  const absl::Status written =
+      WriteFileSet(f.out, result->files, result->absent);
   if (!written.ok()) return ReportStatus(written, err);
   out << result->summary << "\n";
   return kExitOk;

@@ -90,8 +90,7 @@ absl::Status Log8Quantizer::QuantizeImpl(const Call& call,
 
 absl::StatusOr<QuantizedTensor> Log8Quantizer::MakeEmptyImpl(
     const EmptyCall& call) const {
-  return AllocateQuantized(call.rows, call.cols, policy_, call.usages, device(),
-                           allocator(), call.stream);
+  return Allocate(call, policy_);
 }
 
 absl::Status Log8Quantizer::DequantizeImpl(const QuantizedTensor& q,

@@ -12,6 +12,7 @@
 #include "examples/custom_quantizer/log8.h"
 #include "examples/train_digits/digits.h"
 #include "examples/train_digits/trainer.h"
+#include "quantizer/custom_quantizer.h"
 #include "recipe/recipe.h"
 
 namespace scalekeeper {
@@ -20,6 +21,7 @@ namespace {
 absl::Status Run(const std::string& recipe_path) {
   SK_RETURN_IF_ERROR(RegisterLog8());
   SK_ASSIGN_OR_RETURN(const Recipe recipe, Recipe::Load(recipe_path));
+  SK_RETURN_IF_ERROR(CheckFactories(recipe));
   SK_ASSIGN_OR_RETURN(const Recipe float32, Recipe::Load("high_precision"));
   SK_ASSIGN_OR_RETURN(const std::string csv,
                       ReadFile("examples/data/digits.csv"));

@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "base/file.h"
+#include "examples/custom_quantizer/log8.h"
 #include "examples/train_digits/digits.h"
 #include "examples/train_digits/mlp.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "recipe/recipe.h"
 #include "tests/amax/state_testing.h"
 #include "tests/testing/counting_allocator.h"
 #include "tests/testing/status_matchers.h"
@@ -128,11 +130,34 @@ DigitSet First(const DigitSet& set, int64_t rows) {
   return part;
 }
 
-// A small loop over the model; after step 2 it validates, or does not.
+// What a validation must leave as it is: amaxes, scales and windows.
+struct ScalingState {
+  std::vector<uint32_t> words;
+  friend bool operator==(const ScalingState& a, const ScalingState& b) {
+    return a.words == b.words;
+  }
+};
+
+ScalingState StateOf(const RecipeState& state) {
+  ScalingState all;
+  for (int32_t i = 0; i < static_cast<int32_t>(state.slot_count()); ++i) {
+    const SlotView view = state.View(SlotId{i});
+    if (view.amax != nullptr) all.words.push_back(*view.amax);
+    if (view.scale == nullptr) continue;
+    all.words.push_back(FloatBits(*view.scale));
+    all.words.push_back(FloatBits(*view.scale_inv));
+    for (const uint32_t bits : ValueOrDie(state.Window(SlotId{i}, Stream{}))) {
+      all.words.push_back(bits);
+    }
+  }
+  return all;
+}
+
+// A small loop over the model; in steps 2 and 4 it validates, or does not.
 struct Trace {
   std::vector<float> gradients;  // of all steps, one behind the other
-  std::vector<float> scales;
-  int64_t kept_allocations = 0;  // by steps after the second
+  ScalingState state;            // at the end
+  int64_t kept_allocations = 0;  // by the training of steps 2 to 5
 };
 
 Trace Train(const std::string& recipe, bool validates) {
@@ -146,7 +171,8 @@ Trace Train(const std::string& recipe, bool validates) {
   EXPECT_THAT(mlp->Prepare(), IsOk());
   const DigitSet batch = First(digits.train, 32);
   Trace trace;
-  for (int step = 0; step < 5; ++step) {
+  for (int step = 0; step < 6; ++step) {
+    EXPECT_THAT(state->SetStep(step), IsOk());
     const int64_t before = allocator.allocations;
     ValueOrDie(mlp->ForwardBackward(batch));
     if (step >= 2) trace.kept_allocations += allocator.allocations - before;
@@ -155,39 +181,68 @@ Trace Train(const std::string& recipe, bool validates) {
     }
     trace.gradients.insert(trace.gradients.end(), mlp->gradients().begin(),
                            mlp->gradients().end());
-    if (validates && step == 2) {  // before the step has ended
+    if (validates && (step == 2 || step == 4)) {  // within the step
       const size_t held = allocator.held;
+      const ScalingState scaling = StateOf(*state);
       for (int i = 0; i < 3; ++i) {
         ValueOrDie(mlp->CountCorrect(digits.test));
       }
       EXPECT_EQ(allocator.held, held) << "validation keeps nothing, and frees "
                                          "nothing of what training keeps";
+      EXPECT_TRUE(StateOf(*state) == scaling) << "nothing is observed";
     }
     EXPECT_THAT(state->EndStep(Stream{}), IsOk());
   }
-  for (int32_t slot = 0; slot < static_cast<int32_t>(state->slot_count());
-       ++slot) {
-    const auto scale = state->Scale(SlotId{slot}, Stream{});
-    if (scale.ok()) trace.scales.push_back(*scale);
-  }
+  trace.state = StateOf(*state);
   return trace;
 }
 
-class ValidationTest : public ::testing::TestWithParam<const char*> {};
+struct ValidationCase {
+  const char* name;
+  const char* recipe;  // text, or "": the preset of the name
+  bool phased = false;
+};
+
+class ValidationTest : public ::testing::TestWithParam<ValidationCase> {
+ protected:
+  static void SetUpTestSuite() { EXPECT_THAT(RegisterLog8(), IsOk()); }
+};
 
 TEST_P(ValidationTest, LeavesTrainingBitForBitAsItWas) {
-  const Trace plain = Train(GetParam(), /*validates=*/false);
-  const Trace validated = Train(GetParam(), /*validates=*/true);
+  const std::string recipe =
+      *GetParam().recipe == '\0'
+          ? ValueOrDie(Recipe::PresetText(GetParam().name))
+          : GetParam().recipe;
+  const Trace plain = Train(recipe, /*validates=*/false);
+  const Trace validated = Train(recipe, /*validates=*/true);
   EXPECT_EQ(validated.gradients, plain.gradients);
-  EXPECT_EQ(validated.scales, plain.scales);
+  EXPECT_TRUE(validated.state == plain.state);
+  EXPECT_EQ(validated.kept_allocations, plain.kept_allocations);
+  if (GetParam().phased) return;  // a new phase has new tensors
   EXPECT_EQ(validated.kept_allocations, 0) << "no buffer is made again";
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Recipes, ValidationTest,
-    ::testing::Values("defaults { all { format: E4M3 delayed {} } }",
-                      "defaults { all { format: E4M3 current {} } }",
-                      "defaults { all { format: E4M3 block {} } }"));
+    ::testing::Values(
+        ValidationCase{"delayed_e4m3", ""}, ValidationCase{"tensorwise", ""},
+        ValidationCase{"rowwise", ""}, ValidationCase{"blockwise", ""},
+        ValidationCase{"mxfp8", ""}, ValidationCase{"nvfp4", ""},
+        ValidationCase{"rowwise_wgrad_bf16", ""},
+        ValidationCase{"custom",
+                       "defaults { all { custom { factory: \"examples.log8\" "
+                       "} } }"},
+        ValidationCase{"phased",
+                       "defaults { all { format: E4M3 delayed {} } } "
+                       "phase { from_step: 0 all { high_precision {} } } "
+                       "phase { from_step: 3 }",
+                       true},
+        ValidationCase{"phased_nvfp4",
+                       "defaults { all { format: E4M3 delayed {} } } "
+                       "phase { from_step: 0 } "
+                       "phase { from_step: 3 all { nvfp4 {} } }",
+                       true}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 TEST(InferenceModeTest, WeightsCarryRowWiseDataOnlyForTheProcess) {
   RecipeStateOptions options;

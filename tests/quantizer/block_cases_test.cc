@@ -248,11 +248,11 @@ TEST(Nvfp4CasesTest, TransformWantsRowsInSixteens) {
   policy.nvfp4.random_hadamard = true;
   TestTensor x = FillTensor(Fill::kPlain, DType::kBF16, 33, 32);
   BlockRig rig(policy, kBoth);
-  EXPECT_THAT(
-      rig.quantizer.Quantize(x.view(), Stream{}),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               AllOf(HasSubstr("rows: got 33"), HasSubstr("a multiple of 16"),
-                     HasSubstr("random_hadamard"))));
+  EXPECT_THAT(rig.quantizer.Quantize(x.view(), Stream{}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("m/input: rows: got 33"),
+                             HasSubstr("a multiple of 16"),
+                             HasSubstr("random_hadamard"))));
   rig.quantizer.set_usages(kRow);
   EXPECT_THAT(rig.quantizer.Quantize(x.view(), Stream{}), IsOk());
 }
@@ -271,6 +271,35 @@ TEST(Nvfp4CasesTest, TransformIsOfTheColumnWiseCopyAlone) {
   EXPECT_FALSE(q.row_wise->hadamard);
   EXPECT_TRUE(q.column_wise->hadamard);
   EXPECT_EQ(oracle::BitsOfFloat(24.0f), rig.amax);
+}
+
+// 16 x 65504 x 1/4 is more than float16 holds; of float32, too, before the
+// factor.
+TEST(Nvfp4CasesTest, AnInfinityThatTheTransformMakesRaisesTheFlag) {
+  Policy policy = Nvfp4Policy();
+  policy.nvfp4.random_hadamard = true;
+  const std::string signs = "+++-+------+-+--";
+  for (const auto& [dtype, top] :
+       {std::pair<DType, float>{DType::kF16, 65504.0f}, {DType::kF32, kMax}}) {
+    TestTensor x =
+        TestTensor::Of(dtype, 16, 3, [&, top = top](int64_t r, int64_t c) {
+          if (c != 1) return 1.0f;
+          return signs[static_cast<size_t>(r)] == '-' ? -top : top;
+        });
+    BlockRig rig(policy, kBoth);
+    const QuantizedTensor q = rig.Quantize(x);
+    EXPECT_EQ(rig.amax, 0x7F800000u);
+    EXPECT_EQ(*q.column_wise->scales.tensor_scale_inv, 1.0f);
+    EXPECT_EQ(*q.row_wise->scales.tensor_scale_inv, 1.0f / (2688.0f / top));
+    // Without the copy there is no transform, and nothing that is not finite.
+    BlockRig rows(policy, kRow);
+    rows.Quantize(x);
+    EXPECT_EQ(rows.amax, oracle::BitsOfFloat(top));
+    BlockRig silent(policy, kBoth);
+    silent.quantizer.set_observing(false);
+    silent.Quantize(x);
+    EXPECT_EQ(silent.amax, 0u);
+  }
 }
 
 TEST(Nvfp4CasesTest, TransformOfOtherBlocksIsRefused) {

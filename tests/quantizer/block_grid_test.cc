@@ -16,6 +16,7 @@
 namespace scalekeeper {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -37,6 +38,50 @@ TEST(BlockCasesTest, AnyNumberOfRows) {  // D12, G1
     TestTensor no_columns(DType::kF32, 5, 0);
     const QuantizedTensor q = rig.Quantize(no_columns);
     EXPECT_THAT(rig.Dequantize(q), ElementsAre());
+  }
+}
+
+// Their amax is 0, whatever their scales were before.
+TEST(BlockCasesTest, RowsWithoutElementsHaveScales) {
+  Policy policy = RowwisePolicy();
+  policy.current.amax_epsilon = 7;
+  for (const Usages usages : {kRow, kBoth}) {
+    BlockRig rig(policy, usages);
+    TestTensor x(DType::kF32, 3, 0);
+    absl::StatusOr<QuantizedTensor> made = rig.quantizer.MakeEmpty(3, 0);
+    ASSERT_THAT(made, IsOk());
+    QuantizedTensor& q = *made;
+    uint32_t flag = 1;
+    ASSERT_THAT(rig.quantizer.QuantizeInto(x.view(), &q, &flag, Stream{}),
+                IsOk());
+    EXPECT_THAT(StoredScales(*q.row_wise), Each(oracle::BitsOfFloat(1.0f)));
+    flag = 0;
+    ASSERT_THAT(rig.quantizer.QuantizeInto(x.view(), &q, &flag, Stream{}),
+                IsOk());
+    EXPECT_THAT(StoredScales(*q.row_wise),
+                Each(oracle::BitsOfFloat(1 / 64.0f)));
+    EXPECT_EQ(rig.amax, 0u);
+  }
+  BlockRig columns(policy, kBoth);
+  TestTensor x(DType::kF32, 0, 2);
+  EXPECT_THAT(StoredScales(*columns.Quantize(x).column_wise),
+              ElementsAre(oracle::BitsOfFloat(1 / 64.0f),
+                          oracle::BitsOfFloat(1 / 64.0f)));
+}
+
+// The quotient of a row of subnormals overflows: FLT_MAX, also in bfloat16,
+// whose largest value is what a block would take.
+TEST(BlockCasesTest, ARowsScaleThatOverflowsIsTheLargestFloat) {  // P5
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    TestTensor x = TestTensor::Row(dtype, {0, 1e-38f});
+    BlockRig rig(RowwisePolicy(), kRow);
+    EXPECT_THAT(StoredScales(*rig.Quantize(x).row_wise),
+                ElementsAre(0x00200000u));
+    Policy power_2 = RowwisePolicy();
+    power_2.current.power_2_scale = true;
+    BlockRig rounded(power_2, kRow);
+    EXPECT_THAT(StoredScales(*rounded.Quantize(x).row_wise),
+                ElementsAre(0x00400000u));
   }
 }
 
@@ -163,6 +208,27 @@ TEST(BlockCasesTest, TheModeIsNotGuessedFromTheShape) {  // F5
                       static_cast<float>(r + 1));
     }
   }
+}
+
+TEST(BlockCasesTest, OneScaleIsOfATensorOrOfABlock) {  // F5
+  const Policy tensor = BlockPolicy(Scaling::kCurrent, Format::kE4M3);
+  const Policy block = Fp32Blocks(BlockShape::k128x128);
+  for (const int64_t side : {256, 100}) {
+    const BlockScales one =
+        ScaleGrid(tensor, side, side, ScalePlacement::kCompact);
+    EXPECT_EQ(std::pair(one.rows, one.cols), std::pair(int64_t{1}, int64_t{1}));
+    EXPECT_EQ(one.block_rows, side);
+    const BlockScales blocks =
+        ScaleGrid(block, side, side, ScalePlacement::kCompact);
+    EXPECT_EQ(blocks.rows, side == 256 ? 2 : 1);
+    EXPECT_EQ(blocks.block_rows, 128);
+  }
+  // Of a weight whose grid has one entry the block's scale reads back alone.
+  BlockRig rig(block, kBoth);
+  TestTensor w = FillTensor(Fill::kPlain, DType::kBF16, 100, 100);
+  QuantizedTensor q = rig.Quantize(w);
+  EXPECT_EQ(StoredScales(*q.row_wise).size(), 1u);
+  EXPECT_EQ(q.scaling, Scaling::kBlock);
 }
 
 TEST(BlockCasesTest, TransposedWeight) {  // F6

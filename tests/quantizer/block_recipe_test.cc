@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "amax/in_process_communicator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -19,6 +20,8 @@
 namespace scalekeeper {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -110,22 +113,43 @@ TEST(BlockRecipeTest, EveryPresetQuantizesEveryRole) {
   }
 }
 
-TEST(BlockRecipeTest, TensorAmaxIsThatOfTheGroup) {  // E6
-  auto group = CreateInProcessCommunicators(2);
-  std::vector<std::unique_ptr<RecipeState>> states;
-  std::vector<ModuleSlots> slots;
-  for (int rank = 0; rank < 2; ++rank) {
-    RecipeStateOptions options;
-    options.groups["tp"] = group[static_cast<size_t>(rank)].get();
-    states.push_back(
-        MakeState(Defaults("nvfp4 { amax_group: \"tp\" }"), options));
-    slots.push_back(ValueOrDie(states.back()->AddModule("m")));
+// Ranks of a group "tp", one state each.
+class BlockRanks {
+ public:
+  BlockRanks(int size, const std::string& policy) {
+    group_ = CreateInProcessCommunicators(size);
+    for (const auto& communicator : group_) {
+      RecipeStateOptions options;
+      options.groups["tp"] = communicator.get();
+      modules_.push_back(
+          std::make_unique<OneModule>(Defaults(policy), options));
+    }
+    RunRanks(size, [&](int rank) { EXPECT_THAT(at(rank).Freeze(), IsOk()); });
   }
+
+  std::unique_ptr<Quantizer> Make(int rank, const Usages& usages) {
+    return ValueOrDie(
+        MakeQuantizer(at(rank).state.get(), at(rank).slots.input, usages));
+  }
+  uint32_t Observed(int rank) {
+    return *at(rank).state->View(at(rank).slots.input).amax;
+  }
+  OneModule& at(int rank) { return *modules_[static_cast<size_t>(rank)]; }
+
+ private:
+  std::vector<std::unique_ptr<Communicator>> group_;
+  std::vector<std::unique_ptr<OneModule>> modules_;
+};
+
+TestTensor Filled(DType dtype, int64_t rows, int64_t cols, float value) {
+  return TestTensor::Of(dtype, rows, cols,
+                        [=](int64_t, int64_t) { return value; });
+}
+
+TEST(BlockRecipeTest, TensorAmaxIsThatOfTheGroup) {  // E6
+  BlockRanks ranks(2, "nvfp4 { amax_group: \"tp\" }");
   RunRanks(2, [&](int rank) {
-    RecipeState* state = states[static_cast<size_t>(rank)].get();
-    ASSERT_THAT(state->Freeze(), IsOk());
-    const auto quantizer = ValueOrDie(MakeQuantizer(
-        state, slots[static_cast<size_t>(rank)].input, {true, true}));
+    const auto quantizer = ranks.Make(rank, {true, true});
     TestTensor x = TestTensor::Row(DType::kF32, {1, rank == 0 ? 2.0f : 8.0f});
     const QuantizedTensor q =
         ValueOrDie(quantizer->Quantize(x.view(), kStream));
@@ -134,22 +158,75 @@ TEST(BlockRecipeTest, TensorAmaxIsThatOfTheGroup) {  // E6
   });
 }
 
-TEST(BlockRecipeTest, RowAmaxesOfTheGroup) {
-  auto group = CreateInProcessCommunicators(2);
-  std::vector<std::unique_ptr<RecipeState>> states;
-  std::vector<ModuleSlots> slots;
-  for (int rank = 0; rank < 2; ++rank) {
-    RecipeStateOptions options;
-    options.groups["tp"] = group[static_cast<size_t>(rank)].get();
-    states.push_back(
-        MakeState(Defaults("rowwise { amax_group: \"tp\" }"), options));
-    slots.push_back(ValueOrDie(states.back()->AddModule("m")));
+// One rank validates, or has no wgrad, while another trains.
+TEST(BlockRecipeTest, TensorScalesDoNotDependOnUsages) {
+  constexpr Usages kUses[] = {{true, false}, {false, true}, {true, true}};
+  for (const char* options : {"", "two_dimensional: true "}) {
+    BlockRanks ranks(3,
+                     absl::StrCat("nvfp4 { ", options, "amax_group: \"tp\" }"));
+    for (int turn = 0; turn < 3; ++turn) {
+      RunRanks(3, [&](int rank) {
+        const Usages uses = kUses[(rank + turn) % 3];
+        const auto quantizer = ranks.Make(rank, uses);
+        // The largest is now on this rank, now on that.
+        TestTensor x = Filled(DType::kF32, 16, 16, rank == 0 ? 8.0f : 2.0f);
+        const QuantizedTensor q =
+            ValueOrDie(quantizer->Quantize(x.view(), kStream));
+        for (const auto* use : {&q.row_wise, &q.column_wise}) {
+          if (!*use) continue;
+          EXPECT_EQ(*(*use)->scales.tensor_scale_inv, 1 / 336.0f);
+        }
+      });
+    }
   }
+}
+
+// What is transformed on one rank alone counts on the others, too.
+TEST(BlockRecipeTest, TransformedAmaxesDoNotDependOnUsages) {
+  for (const int64_t rows : {16, 17}) {
+    BlockRanks ranks(2,
+                     "nvfp4 { random_hadamard: true amax_group: \"tp\" } } "
+                     "weight { high_precision {}");
+    RunRanks(2, [&](int rank) {
+      const auto quantizer = ranks.Make(rank, {true, rank == 0});
+      // A spike of 24 is spread to 6; of 240, to 60.
+      TestTensor x(DType::kF32, rank == 0 ? 16 : rows, 1);
+      for (int64_t r = 0; r < (rank == 0 ? 16 : rows); ++r) {
+        x.Set(r, 0, r != 0 ? 0.0f : rank == 0 ? 24.0f : 240.0f);
+      }
+      const QuantizedTensor q =
+          ValueOrDie(quantizer->Quantize(x.view(), kStream));
+      EXPECT_EQ(*q.row_wise->scales.tensor_scale_inv, 1 / (2688 / 240.0f));
+      if (rank != 0) return;
+      // Of 17 rows there is no transform.
+      EXPECT_EQ(*q.column_wise->scales.tensor_scale_inv,
+                1 / (rows == 16 ? 2688 / 60.0f : 2688 / 6.0f));
+    });
+  }
+}
+
+TEST(BlockRecipeTest, AnInfinityOfTheTransformIsReportedByName) {
+  OneModule module(
+      "defaults { all { nvfp4 { random_hadamard: true } } "
+      "weight { nvfp4 {} } }");
+  ASSERT_THAT(module.Freeze(), IsOk());
+  const auto quantizer = ValueOrDie(
+      MakeQuantizer(module.state.get(), module.slots.grad, {true, true}));
+  TestTensor x = TestTensor::Of(DType::kF16, 16, 1, [](int64_t r, int64_t) {
+    return std::string("+++-+------+-+--")[static_cast<size_t>(r)] == '-'
+               ? -20000.0f
+               : 20000.0f;
+  });
+  ASSERT_THAT(quantizer->Quantize(x.view(), kStream), IsOk());
+  ASSERT_THAT(module.state->EndStep(kStream), IsOk());
+  EXPECT_THAT(module.state->NonFiniteSlots(kStream),
+              IsOkAndHolds(ElementsAre("m/grad")));
+}
+
+TEST(BlockRecipeTest, RowAmaxesOfTheGroup) {
+  BlockRanks ranks(2, "rowwise { amax_group: \"tp\" }");
   RunRanks(2, [&](int rank) {
-    RecipeState* state = states[static_cast<size_t>(rank)].get();
-    ASSERT_THAT(state->Freeze(), IsOk());
-    const auto quantizer = ValueOrDie(
-        MakeQuantizer(state, slots[static_cast<size_t>(rank)].input));
+    const auto quantizer = ranks.Make(rank, {true, false});
     // Row 0: 1 and 7; row 1: 14 and 2.
     TestTensor x(DType::kF32, 2, 1);
     x.Set(0, 0, rank == 0 ? 1.0f : 7.0f);
@@ -160,6 +237,51 @@ TEST(BlockRecipeTest, RowAmaxesOfTheGroup) {
     EXPECT_EQ(scale_inv[0], 1 / 64.0f);
     EXPECT_EQ(scale_inv[1], 1 / 32.0f);
   });
+}
+
+// The ranks' columns are different ones, and not equally many; a rank that has
+// none joins with the rows of the others.
+TEST(BlockRecipeTest, ColumnAmaxesAreTheRanksOwn) {
+  BlockRanks ranks(3, "rowwise { amax_group: \"tp\" }");
+  for (const bool both : {false, true}) {
+    RunRanks(3, [&](int rank) {
+      const auto quantizer = ranks.Make(rank, {true, both || rank == 0});
+      const float value = rank == 0 ? 1.0f : rank == 1 ? 7.0f : 0.0f;
+      const int64_t cols = rank == 0 ? 3 : rank == 1 ? 5 : 0;
+      TestTensor x = Filled(DType::kBF16, 2, cols, value);
+      const QuantizedTensor q =
+          ValueOrDie(quantizer->Quantize(x.view(), kStream));
+      EXPECT_THAT(StoredScales(*q.row_wise),
+                  ElementsAre(oracle::BitsOfFloat(1 / 64.0f),
+                              oracle::BitsOfFloat(1 / 64.0f)));
+      if (!q.column_wise) return;
+      const std::vector<uint32_t> columns = StoredScales(*q.column_wise);
+      EXPECT_EQ(columns.size(), static_cast<size_t>(cols));
+      EXPECT_THAT(columns, Each(oracle::BitsOfFloat(value / 448)));
+    });
+  }
+}
+
+// Nobody waits: the ranks' rows are compared.
+TEST(BlockRecipeTest, OtherNumbersOfRowsAreRefusedOnEveryRank) {
+  for (const int64_t rows : {0, 1, 3}) {
+    BlockRanks ranks(2, "rowwise { amax_group: \"tp\" }");
+    RunRanks(2, [&](int rank) {
+      const auto quantizer = ranks.Make(rank, {true, false});
+      const int64_t own = rank == 0 ? 2 : rows;
+      TestTensor x = Filled(DType::kF32, own, 4, 7);
+      QuantizedTensor q = ValueOrDie(quantizer->MakeEmpty(own, 4));
+      EXPECT_THAT(
+          quantizer->QuantizeInto(x.view(), &q, nullptr, kStream),
+          StatusIs(absl::StatusCode::kFailedPrecondition,
+                   AllOf(HasSubstr("amax_group \"tp\""),
+                         HasSubstr("rank 0 brings 3 words"),
+                         HasSubstr(absl::StrCat("rank 1 brings ", rows + 1)),
+                         HasSubstr(absl::StrCat("for m/input ", own, "x4")))));
+      EXPECT_THAT(StoredScales(*q.row_wise), Each(oracle::BitsOfFloat(1.0f)));
+      EXPECT_EQ(ranks.Observed(rank), 0u);
+    });
+  }
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/amax/state_testing.h"
+#include "tests/testing/counting_allocator.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/test_tensor.h"
 
@@ -217,6 +218,40 @@ TEST(CustomQuantizerTest, AnUnknownFactoryListsThoseThatThereAre) {
                              HasSubstr("registered are \"test.null\", "
                                        "\"test.sign\""),
                              HasSubstr("did you mean \"test.sign\"?"))));
+}
+
+// All of a recipe's at once, whoever asks first.
+TEST(CustomQuantizerTest, EveryUnknownFactoryOfARecipeIsNamed) {
+  RegisterAll();
+  const std::string text =
+      "defaults { all { custom { factory: \"test.sign\" } } "
+      "grad { custom { factory: \"test.sgin\" } } }\n"
+      "rule { module: \"m\" weight { custom { factory: \"your.fp3\" } } }\n"
+      "phase { from_step: 0 }\n"
+      "phase { from_step: 9 input { custom { factory: \"your.fp3\" } }\n"
+      "  rule { module: \"m\" grad { custom { factory: \"their.fp1\" } } } }";
+  const auto all =
+      AllOf(HasSubstr("custom.factory: not registered: \"test.sgin\" "
+                      "(defaults.grad), did you mean \"test.sign\"?; "),
+            HasSubstr("\"their.fp1\" (phase[1].rule[0].grad); \"your.fp3\" "
+                      "(rule[0].weight, phase[1].input); registered are "),
+            HasSubstr("\"test.sign\""));
+  EXPECT_THAT(CheckFactories(ValueOrDie(Recipe::Parse(text, "r"))),
+              StatusIs(absl::StatusCode::kNotFound, all));
+  OneModule module = FrozenModule(text);
+  CountingAllocator allocator;
+  for (const Role role : kRoles) {
+    EXPECT_THAT(MakeQuantizer(module.state.get(), module.slots.slot(role),
+                              Usages(), &allocator),
+                StatusIs(absl::StatusCode::kNotFound,
+                         AllOf(all, HasSubstr(module.state->name(
+                                        module.slots.slot(role))))));
+  }
+  EXPECT_EQ(allocator.allocations, 0);
+  EXPECT_THAT(
+      CheckFactories(ValueOrDie(Recipe::Parse(CustomRecipe("test.sign"), "r"))),
+      IsOk());
+  EXPECT_THAT(CheckFactories(ValueOrDie(Recipe::Load("nvfp4"))), IsOk());
 }
 
 TEST(CustomQuantizerTest, AFactoryThatFailsIsNamed) {

@@ -62,7 +62,7 @@ TEST(MakeQuantizerTest, TensorsComeFromTheGivenAllocator) {
   EXPECT_EQ(allocator.allocations, after_first);  // nothing in a step
   allocator.dry = true;
   EXPECT_THAT(quantizer->Quantize(x.view(), kStream),
-              StatusIs(absl::StatusCode::kResourceExhausted, "dry"));
+              StatusIs(absl::StatusCode::kResourceExhausted, "m/input: dry"));
 }
 
 TEST(PhasedQuantizerTest, FollowsTheActivePhase) {

@@ -1,6 +1,7 @@
 // Amaxes that ranks share before they quantize, on in-process ranks.
 #include "quantizer/quantize_many.h"
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -204,9 +205,73 @@ TEST(QuantizeManyTest, FaultsAreSaidBeforeAnythingIsSent) {
                                   {quantizer.get(), x.view(), nullptr}};
   EXPECT_THAT(QuantizeMany(nowhere, kStream),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("out:")));
+  OneModule delayed = FrozenModule(DelayedRecipe(""));
+  auto another =
+      ValueOrDie(MakeQuantizer(delayed.state.get(), delayed.slots.input));
+  QuantizedTensor theirs = ValueOrDie(another->MakeEmpty(1, 1));
+  const QuantizeItem of_another[] = {{quantizer.get(), x.view(), &q},
+                                     {quantizer.get(), x.view(), &theirs}};
+  EXPECT_THAT(QuantizeMany(of_another, kStream),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("out: got delayed")));
   EXPECT_EQ(ranks.messages(0), before);
   EXPECT_EQ(ScaleInv(q), 1.0f);
   EXPECT_THAT(QuantizeMany({}, kStream), IsOk());
+}
+
+// Also where no rank has to wait for another.
+TEST(QuantizeManyTest, ALaterItemsPolicyIsCheckedBeforeTheFirstIsCast) {
+  OneModule module = FrozenModule(
+      "defaults { all { format: E4M3 current {} } weight { rowwise {} } "
+      "grad { high_precision {} } }");
+  std::vector<std::unique_ptr<Quantizer>> quantizers;
+  std::vector<QuantizedTensor> outs;
+  for (const Role role : kRoles) {
+    quantizers.push_back(
+        ValueOrDie(MakeQuantizer(module.state.get(), module.slots.slot(role))));
+    outs.push_back(ValueOrDie(quantizers.back()->MakeEmpty(1, 1)));
+  }
+  TestTensor x = TestTensor::Row(DType::kF32, {8.0f});
+  for (size_t second : {1, 2}) {
+    const QuantizeItem items[] = {
+        {quantizers[0].get(), x.view(), &outs[0]},
+        {quantizers[second].get(), x.view(), &outs[0]}};
+    EXPECT_THAT(QuantizeMany(items, kStream),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("out: got current E4M3 1x1")));
+    EXPECT_EQ(ScaleInv(outs[0]), 1.0f);
+    EXPECT_EQ(*module.state->View(module.slots.input).amax, 0u);
+  }
+}
+
+// Groups in the order of their names, whatever order the items have.
+TEST(QuantizeManyTest, ItemsOfSeveralGroupsMayAlternate) {
+  Ranks ranks(2, CurrentRecipe("rule { module: \"m\" weight { current { "
+                               "amax_group: \"sp\" } } grad { "
+                               "high_precision {} } }"));
+  RunRanks(2, [&](int rank) {
+    std::vector<std::unique_ptr<Quantizer>> quantizers;
+    std::vector<QuantizedTensor> outs;
+    std::vector<TestTensor> xs;
+    for (int i = 0; i < 12; ++i) {
+      quantizers.push_back(
+          ranks.Make(rank, kRoles[static_cast<size_t>(i) % 3]));
+      outs.push_back(ValueOrDie(quantizers.back()->MakeEmpty(1, 1)));
+      xs.push_back(TestTensor::Row(
+          DType::kF32, {std::ldexp(rank == i % 2 ? 7.0f : 1.0f, i)}));
+    }
+    std::vector<QuantizeItem> items;
+    for (size_t i = 0; i < outs.size(); ++i) {
+      items.push_back({quantizers[i].get(), xs[i].view(), &outs[i]});
+    }
+    const int64_t before = ranks.messages(rank);
+    ASSERT_THAT(QuantizeMany(items, kStream), IsOk());
+    EXPECT_EQ(ranks.messages(rank), before + 1);
+    for (size_t i = 0; i < outs.size(); ++i) {
+      if (i % 3 == 2) continue;
+      EXPECT_EQ(ScaleInv(outs[i]), std::ldexp(1 / 64.0f, static_cast<int>(i)));
+    }
+  });
 }
 
 TEST(QuantizeManyTest, GroupsOfOneNameAreOneStates) {

@@ -250,6 +250,28 @@ TEST_F(QuantizerCudaTest, MemoryThatIsNotWhereItsViewSaysIsRefused) {
                HasSubstr("its memory is on cuda:1")));
 }
 
+TEST_F(QuantizerCudaTest, ANoopFlagOfTheHostsIsRefused) {
+  Rig rig(UnitRecipe(), kBoth, kGpu);
+  TestTensor x = TestTensor::Row(DType::kF32, {1, 2});
+  DeviceBytes device_x(kGpu, x.bytes());
+  const TensorView view = OnDevice(x.view(), kGpu, device_x.as<void>());
+  QuantizedTensor q = ValueOrDie(rig.quantizer->Quantize(view, kStream));
+  const Result before = ResultOf(rig, q);
+  const uint32_t on_host = 0;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(
+        rig.quantizer->QuantizeInto(view, &q, &on_host, kStream),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 HasSubstr("noop_flag is said to be on cuda:0, but its memory "
+                           "is the host's")));
+  }
+  EXPECT_TRUE(ResultOf(rig, q) == before);
+  DeviceBytes flag = DeviceBytes::Of(kGpu, uint32_t{0});
+  EXPECT_THAT(
+      rig.quantizer->QuantizeInto(view, &q, flag.as<uint32_t>(), kStream),
+      IsOk());
+}
+
 // H8
 TEST_F(QuantizerCudaTest, TheCurrentDeviceNeedNotBeTheTensors) {
   if (GpuCount() < 2) GTEST_SKIP() << "needs two GPUs";

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "amax/amax_group.h"
 #include "base/cuda/device_guard_cuda.h"
 #include "base/cuda/handles_cuda.h"
@@ -320,6 +321,34 @@ TEST_F(UsagesCudaTest, CountsThatDoNotFitAreCut) {
   EXPECT_THAT(offsets, ::testing::ElementsAre(0, 5, 5, 8));
 }
 
+TEST_F(UsagesCudaTest, MemoryOfTheHostIsRefusedByName) {
+  Grouped gpu(CurrentRecipe(), 2, kGpu);
+  TestTensor x = TestTensor::Of(DType::kBF16, 8, 16, Wave);
+  DeviceBytes device_x(kGpu, x.bytes());
+  const TensorView view = OnDevice(x.view(), kGpu, device_x.as<void>());
+  TensorView liar = x.view();
+  liar.device = kGpu;
+  const int64_t split[] = {5, 3};
+  DeviceBytes counts(kGpu, sizeof(split));
+  counts.Upload(split, sizeof(split));
+  GroupedTensor q = ValueOrDie(gpu.quantizer->MakeEmpty(8, 16, kStream));
+  const auto refused = [](const char* what) {
+    return StatusIs(absl::StatusCode::kInvalidArgument,
+                    ::testing::HasSubstr(absl::StrCat(
+                        what,
+                        " is said to be on cuda:0, but its memory is "
+                        "the host's")));
+  };
+  EXPECT_THAT(
+      gpu.quantizer->QuantizeInto(liar, counts.as<int64_t>(), &q, kStream),
+      refused("x"));
+  EXPECT_THAT(gpu.quantizer->QuantizeInto(view, split, &q, kStream),
+              refused("counts"));
+  EXPECT_THAT(
+      gpu.quantizer->QuantizeInto(view, counts.as<int64_t>(), &q, kStream),
+      IsOk());
+}
+
 // ------------------------------------------------------------------- ranks
 
 class UsagesNcclTest : public TwoGpuTest {
@@ -370,6 +399,51 @@ TEST_F(UsagesNcclTest, AmaxesOfAGroupAreThoseOfAllRanks) {  // E6, G3
               1.0f / 56.0f);
     EXPECT_EQ(ReadDevice(device, w8.row_wise->scale_inv.as<float>(), stream),
               1.0f / 224.0f);
+  });
+}
+
+// Rank 1 has other columns of the same rows (then none), and other usages.
+TEST_F(UsagesNcclTest, SharedAmaxesDependOnNoUsageAndNoColumn) {
+  OnBoth([](int rank, Communicator* communicator, Stream stream) {
+    const Device device = Device::Cuda(rank);
+    RecipeStateOptions options;
+    options.device = device;
+    options.groups["tp"] = communicator;
+    OneModule module = FrozenModule(
+        "defaults { all { rowwise { amax_group: \"tp\" } } "
+        "weight { nvfp4 { amax_group: \"tp\" } } }",
+        options);
+    for (const int64_t theirs : {48, 0}) {
+      const int64_t cols = rank == 0 ? 16 : theirs;
+      TestTensor x = TestTensor::Of(
+          DType::kBF16, 32, cols,
+          [&](int64_t, int64_t) { return rank == 0 ? 3.5f : 7.0f; });
+      DeviceBytes device_x(device, x.bytes());
+      const TensorView view = OnDevice(x.view(), device, device_x.as<void>());
+      auto rows = ValueOrDie(MakeQuantizer(
+          module.state.get(), module.slots.input, {true, rank == 0}));
+      auto tensor = ValueOrDie(MakeQuantizer(
+          module.state.get(), module.slots.weight, {rank == 0, rank == 1}));
+      QuantizedTensor x8 = ValueOrDie(rows->MakeEmpty(32, cols, stream));
+      QuantizedTensor x4 = ValueOrDie(tensor->MakeEmpty(32, cols, stream));
+      const QuantizeItem items[] = {{rows.get(), view, &x8},
+                                    {tensor.get(), view, &x4}};
+      ASSERT_THAT(QuantizeMany(items, stream), IsOk());
+      const float amax = theirs == 0 ? 3.5f : 7.0f;
+      for (const int64_t row : {0, 31}) {
+        EXPECT_EQ(ReadDevice(device, x8.row_wise->scale_inv.as<float>() + row,
+                             stream),
+                  amax / 448);
+      }
+      if (rank == 0) {
+        EXPECT_EQ(
+            ReadDevice(device, x8.column_wise->scale_inv.as<float>(), stream),
+            3.5f / 448);
+      }
+      const auto& use = rank == 0 ? x4.row_wise : x4.column_wise;
+      EXPECT_EQ(ReadDevice(device, use->tensor_scale_inv.as<float>(), stream),
+                1.0f / (2688.0f / amax));
+    }
   });
 }
 

@@ -2,6 +2,7 @@
 // those of several ranks are put together.
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -139,6 +140,56 @@ TEST(UpdateUsageTest, DropsOnlyWhenAsked) {
               StatusIs(kInvalidArgument, HasSubstr("UpdateUsage")));
 }
 
+// What is queued on a stream would write into memory that was given back.
+TEST(UpdateUsageTest, GivesNoMemoryBack) {
+  for (const char* policy : {"format: E4M3 delayed {}", "high_precision {}",
+                             "format: E4M3 block { block_shape: B128X128 }",
+                             "format: E2M1 nvfp4 { two_dimensional: true }"}) {
+    CountingAllocator allocator;
+    Rig rig(policy, &allocator);
+    TestTensor x = TestTensor::Of(DType::kF32, 16, 32, Wave);
+    QuantizedTensor q = rig.Quantize(kRowWise, x);
+    ASSERT_THAT(q.UpdateUsage(kBoth, kStream), IsOk());
+    EXPECT_EQ(allocator.frees, 0) << policy;
+    EXPECT_EQ(q.bytes(), allocator.held);
+  }
+}
+
+// Memory that is given back because there is no more of it.
+class SmallAllocator : public Allocator {
+ public:
+  explicit SmallAllocator(int allocations) : left_(allocations) {}
+  absl::StatusOr<void*> Allocate(size_t bytes) override {
+    if (left_-- == 0) return absl::ResourceExhaustedError("no more");
+    absl::StatusOr<void*> data = HostAllocator()->Allocate(bytes);
+    if (data.ok()) std::memset(*data, 0xA5, bytes);
+    return data;
+  }
+  void Deallocate(void* data, size_t bytes) override {
+    for (size_t i = 0; i < bytes; ++i) {
+      written_ |= static_cast<uint8_t*>(data)[i] != 0xA5;
+    }
+    HostAllocator()->Deallocate(data, bytes);
+  }
+  Device device() const override { return Device::Host(); }
+  bool written() const { return written_; }
+
+ private:
+  int left_;
+  bool written_ = false;
+};
+
+TEST(AllocationTest, NothingIsWrittenBeforeAllMemoryIsThere) {
+  for (int allocations = 0; allocations < 7; ++allocations) {
+    SmallAllocator allocator(allocations);
+    Rig rig("format: E2M1 nvfp4 {}", &allocator);
+    const auto q = rig.quantizer->MakeEmpty(32, 32);
+    EXPECT_THAT(q, StatusIs(absl::StatusCode::kResourceExhausted,
+                            HasSubstr("m/input: no more")));
+    EXPECT_FALSE(allocator.written()) << allocations;
+  }
+}
+
 TEST(UpdateUsageTest, TensorsWithoutElements) {
   for (const std::string policy :
        {"format: E4M3 delayed {}", "high_precision {}"}) {
@@ -246,6 +297,17 @@ TEST(AllGatherTest, UnequalRowsAreRefusedOnAll) {
                             &gathered, kStream),
         StatusIs(kFailedPrecondition, HasSubstr("bytes to gather")));
   });
+}
+
+TEST(AllGatherTest, MakeGatheredGivesNoMemoryBack) {
+  CountingAllocator allocator;
+  Rig rig("format: E4M3 delayed {}");
+  TestTensor x = TestTensor::Of(DType::kF32, 4, 4, Wave);
+  const QuantizedTensor local = rig.Quantize({true, false, true}, x);
+  const QuantizedTensor gathered =
+      ValueOrDie(MakeGathered(local, 3, &allocator, kStream));
+  EXPECT_EQ(allocator.frees, 0);
+  EXPECT_EQ(gathered.bytes(), allocator.held);
 }
 
 TEST(AllGatherTest, BadArguments) {

@@ -106,15 +106,15 @@ const Row kRows[] = {
     {"OptionsOfEveryScaling",
      "defaults { input { rowwise { amax_epsilon: -1 amax_group: \"\" } }\n"
      "weight { block { block_shape: B128X128 amax_epsilon: inf } }\n"
-     "grad { nvfp4 { amax_group: '' } } }\n"
-     "rule { module: \"b\" all { current { amax_group: \"\" } } }",
+     "grad { nvfp4 { amax_group: '' } } }",
      "1:30: error: defaults.input.rowwise.amax_epsilon: got -1, want a finite "
      "float32 >= 0\n"
-     "1:47: error: defaults.input.rowwise.amax_group: got \"\", want a name\n"
+     "1:47: error: defaults.input.rowwise.amax_group: got \"\", want a name "
+     "(\"\" in a rule or phase takes it back)\n"
      "2:40: error: defaults.weight.block.amax_epsilon: got inf, want a finite "
      "float32 >= 0\n"
-     "3:16: error: defaults.grad.nvfp4.amax_group: got \"\", want a name\n"
-     "4:36: error: rule[0].all.current.amax_group: got \"\", want a name"},
+     "3:16: error: defaults.grad.nvfp4.amax_group: got \"\", want a name "
+     "(\"\" in a rule or phase takes it back)"},
     {"FormatsAgainstScalings",
      "defaults { input { format: E2M1 rowwise {} } weight { format: E4M3 nvfp4 "
      "{} }\n"

@@ -151,6 +151,15 @@ TEST(ResolveTest, EveryOptionIsInheritedAndCanBeSetBack) {
        "current { amax_group: 'h' }",
        "current E4M3 power_2_scale=true amax_epsilon=0 amax_group=\"g\"",
        "current E4M3 power_2_scale=false amax_epsilon=0 amax_group=\"h\""},
+      {"rowwise { amax_group: 'g' }", "rowwise {}",
+       "rowwise { amax_group: '' }",
+       "rowwise E4M3 power_2_scale=false amax_epsilon=0 amax_group=\"g\"",
+       "rowwise E4M3 power_2_scale=false amax_epsilon=0"},
+      {"nvfp4 { amax_group: 'g' }", "nvfp4 {}", "nvfp4 { amax_group: '' }",
+       "nvfp4 E2M1 two_dimensional=false stochastic_rounding=false "
+       "random_hadamard=false four_over_six=false seed=0 amax_group=\"g\"",
+       "nvfp4 E2M1 two_dimensional=false stochastic_rounding=false "
+       "random_hadamard=false four_over_six=false seed=0"},
       {"format: E5M2 block { block_shape: B1X128 power_2_scale: true "
        "amax_epsilon: 0.5 }",
        "block {}",

@@ -303,6 +303,27 @@ TEST_F(QuantizeTest, NeverOverwritesItsInput) {
   EXPECT_EQ(std::filesystem::file_size(input), 4u);
 }
 
+TEST_F(QuantizeTest, NeverRemovesItsInput) {
+  const std::string input = Write("tensor_scale_inv.bin", std::string(4, '\0'));
+  EXPECT_EQ(Run("tensorwise", input, "1x1", {"--out=" + folder_}),
+            kExitTrouble);
+  EXPECT_THAT(stderr_.str(), HasSubstr("or remove " + input));
+  EXPECT_EQ(std::filesystem::file_size(input), 4u);
+}
+
+TEST_F(QuantizeTest, LeavesNoScalesOfAnEarlierRun) {
+  const std::string x = WriteFloats({1});
+  ASSERT_EQ(Run("nvfp4", x, "1x1", {"--role=weight"}), kExitOk)
+      << stderr_.str();
+  const std::string ours = out_ + "/notes.txt";
+  ASSERT_THAT(WriteFile(ours, "kept"), IsOk());
+  EXPECT_TRUE(std::filesystem::exists(out_ + "/tensor_scale_inv.bin"));
+  ASSERT_EQ(Run("tensorwise", x, "1x1"), kExitOk) << stderr_.str();
+  EXPECT_FALSE(std::filesystem::exists(out_ + "/tensor_scale_inv.bin"));
+  EXPECT_FALSE(std::filesystem::exists(out_ + "/tensor_scale_inv_t.bin"));
+  EXPECT_TRUE(std::filesystem::exists(ours));
+}
+
 TEST_F(QuantizeTest, AFailedWriteLeavesTheOldSet) {
   const std::string x = WriteFloats({1});
   ASSERT_EQ(Run("tensorwise", x, "1x1"), kExitOk);
