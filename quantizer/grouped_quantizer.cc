@@ -84,6 +84,12 @@ absl::StatusOr<std::unique_ptr<GroupedQuantizer>> GroupedQuantizer::Create(
 }
 
 absl::StatusOr<const Policy*> GroupedQuantizer::ActivePolicy() const {
+  if (state_->generation() != generation_) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        state_->name(slots_.front()),
+        ": the RecipeState was changed since this GroupedQuantizer was made; "
+        "make it anew"));
+  }
   const Policy& policy = state_->policy(slots_.front());
   if (policy.scaling == Scaling::kDelayed ||
       policy.scaling == Scaling::kCurrent) {

@@ -94,6 +94,7 @@ class GroupedQuantizer {
   GroupedQuantizer(RecipeState* state, std::vector<SlotId> slots, Usages usages,
                    Allocator* allocator, Buffer table)
       : state_(state),
+        generation_(state->generation()),
         slots_(std::move(slots)),
         usages_(usages),
         allocator_(allocator),
@@ -104,6 +105,7 @@ class GroupedQuantizer {
                               const GroupedTensor& tensor) const;
 
   RecipeState* const state_;
+  const int64_t generation_;  // of the state
   const std::vector<SlotId> slots_;
   const Usages usages_;
   Allocator* const allocator_;

@@ -11,8 +11,8 @@
 #include "quantizer/custom_quantizer.h"
 #include "quantizer/high_precision_quantizer.h"
 #include "quantizer/per_tensor_quantizer.h"
-#include "quantizer/phased_quantizer.h"
 #include "quantizer/quantizer.h"
+#include "quantizer/slot_quantizer.h"
 
 namespace scalekeeper {
 namespace {
@@ -61,6 +61,33 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeForPolicy(
       absl::StrCat(name, ": scaling is not one of the enumeration"));
 }
 
+absl::StatusOr<std::vector<std::unique_ptr<Quantizer>>> MakePhases(
+    const RecipeState& state, SlotId slot, Usages usages,
+    Allocator* allocator) {
+  const std::vector<Policy>& policies = state.policies(slot);
+  bool phased = false;
+  bool custom = false;
+  for (const Policy& policy : policies) {
+    phased |= policy != policies.front();
+    custom |= policy.scaling == Scaling::kCustom;
+  }
+  if (custom) {
+    const absl::Status known = CheckFactories(state.recipe());
+    if (!known.ok()) {
+      return absl::Status(
+          known.code(), absl::StrCat(state.name(slot), ": ", known.message()));
+    }
+  }
+  std::vector<std::unique_ptr<Quantizer>> phases;
+  for (const Policy& policy : policies) {
+    SK_ASSIGN_OR_RETURN(std::unique_ptr<Quantizer> quantizer,
+                        MakeForPolicy(state, slot, policy, usages, allocator));
+    phases.push_back(std::move(quantizer));
+    if (!phased) break;
+  }
+  return phases;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Quantizer>> MakeQuantizer(RecipeState* state,
@@ -80,40 +107,12 @@ absl::StatusOr<std::unique_ptr<Quantizer>> MakeQuantizer(RecipeState* state,
         absl::StrCat("slot: got ", slot.value, ", want 0..",
                      state->slot_count(), " exclusive"));
   }
-  const std::vector<Policy>& policies = state->policies(slot);
-  bool phased = false;
-  bool custom = false;
-  for (const Policy& policy : policies) {
-    phased |= policy != policies.front();
-    custom |= policy.scaling == Scaling::kCustom;
-  }
-  if (custom) {
-    const absl::Status known = CheckFactories(state->recipe());
-    if (!known.ok()) {
-      return absl::Status(
-          known.code(), absl::StrCat(state->name(slot), ": ", known.message()));
-    }
-  }
   if (allocator == nullptr) {
     SK_ASSIGN_OR_RETURN(allocator, DefaultAllocator(state->device()));
   }
-  if (!phased) {
-    SK_ASSIGN_OR_RETURN(
-        std::unique_ptr<Quantizer> quantizer,
-        MakeForPolicy(*state, slot, policies.front(), usages, allocator));
-    quantizer->set_inference(state->inference());
-    return quantizer;
-  }
-  std::vector<std::unique_ptr<Quantizer>> phases;
-  phases.reserve(policies.size());
-  for (const Policy& policy : policies) {
-    SK_ASSIGN_OR_RETURN(std::unique_ptr<Quantizer> quantizer,
-                        MakeForPolicy(*state, slot, policy, usages, allocator));
-    phases.push_back(std::move(quantizer));
-  }
-  std::unique_ptr<Quantizer> quantizer = std::make_unique<PhasedQuantizer>(
-      state, state->name(slot), std::move(phases), state->device(), usages,
-      allocator);
+  auto quantizer = std::make_unique<SlotQuantizer>(state, slot, MakePhases,
+                                                   usages, allocator);
+  SK_RETURN_IF_ERROR(quantizer->RefreshImpl());
   quantizer->set_inference(state->inference());
   return quantizer;
 }

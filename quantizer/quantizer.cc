@@ -25,6 +25,7 @@ Quantizer::Quantizer(const CustomQuantizerArgs& args)
 }
 
 absl::Status Quantizer::CheckInput(const ConstTensorView& x) const {
+  SK_RETURN_IF_ERROR(RefreshImpl());
   SK_RETURN_IF_ERROR(ValidateView(x, "x"));
   SK_RETURN_IF_ERROR(CheckHighPrecision(x, "x"));
   if (x.device != device_) {
@@ -134,6 +135,7 @@ absl::Status Quantizer::DequantizeTo(const QuantizedTensor& q,
 
 absl::StatusOr<QuantizedTensor> Quantizer::MakeEmpty(int64_t rows, int64_t cols,
                                                      Stream stream) const {
+  SK_RETURN_IF_ERROR(RefreshImpl());
   Usages usages = usages_;
   if (usages.row_wise && (inference_ || InferenceGuard::active())) {
     usages = {/*row_wise=*/true};

@@ -3,7 +3,8 @@
 // One per module and role. Public calls are not virtual: they check their
 // arguments and call one protected virtual. Threads: different Quantizers at
 // once; one Quantizer from several threads at once is fine for Quantize (amax
-// accumulates), setters need exclusion. Must not outlive its RecipeState.
+// accumulates), setters need exclusion. Must not outlive its RecipeState, whose
+// changes it follows (quantizer/slot_quantizer.h).
 //
 // Where the slot's policy names an amax_group (and the state binds it), the
 // amax that makes the scale is that of all ranks of the group: Quantize and
@@ -116,6 +117,8 @@ class Quantizer : public Dequantizer {
   Quantizer(std::string name, Device device, Usages usages,
             Allocator* allocator);
 
+  // Before anything else in a call; what it makes may wait for the first one.
+  virtual absl::Status RefreshImpl() const { return absl::OkStatus(); }
   // Required: codes and scale_inv of every use of `out`, and, if call.observe,
   // the tensor's amax into the slot.
   virtual absl::Status QuantizeImpl(const Call& call, QuantizedTensor* out) = 0;
@@ -149,7 +152,7 @@ class Quantizer : public Dequantizer {
                               const QuantizedTensor& out) const;
 
  private:
-  friend class PhasedQuantizer;  // calls those of its phases
+  friend class SlotQuantizer;  // calls those of its phases
   friend absl::Status QuantizeMany(absl::Span<const QuantizeItem> items,
                                    Stream stream);
 
@@ -177,13 +180,12 @@ class Quantizer : public Dequantizer {
   KnownMemory known_x_, known_noop_flag_;
 };
 
-// The quantizer that the recipe gives a slot, the one switch over scalings. A
-// slot whose policy differs between phases gets one that follows the active
-// phase. `state` and `allocator` (null: the device's default) are borrowed.
-// FailedPrecondition before Freeze; InvalidArgument for a slot that is not
-// state's; Unimplemented, naming the slot, for a scaling or format that this
-// build has no quantizer for; for custom scaling the errors of CheckFactories
-// and MakeCustomQuantizer.
+// The quantizer that the recipe gives a slot, the one switch over scalings; it
+// follows the active phase. `state` and `allocator` (null: the device's
+// default) are borrowed. FailedPrecondition before Freeze; InvalidArgument for
+// a slot that is not state's; Unimplemented, naming the slot, for a scaling or
+// format that this build has no quantizer for; for custom scaling the errors of
+// CheckFactories and MakeCustomQuantizer.
 absl::StatusOr<std::unique_ptr<Quantizer>> MakeQuantizer(
     RecipeState* state, SlotId slot, Usages usages = Usages(),
     Allocator* allocator = nullptr);

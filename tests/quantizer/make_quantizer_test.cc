@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "amax/change_state.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "numerics/amax.h"
@@ -65,7 +66,7 @@ TEST(MakeQuantizerTest, TensorsComeFromTheGivenAllocator) {
               StatusIs(absl::StatusCode::kResourceExhausted, "m/input: dry"));
 }
 
-TEST(PhasedQuantizerTest, FollowsTheActivePhase) {
+TEST(SlotQuantizerTest, FollowsTheActivePhase) {
   Rig rig(
       "defaults { all { format: E4M3 delayed { first_step: UNIT } } } "
       "phase { from_step: 0 all { high_precision {} } } "
@@ -99,6 +100,38 @@ TEST(PhasedQuantizerTest, FollowsTheActivePhase) {
       ValueOrDie(rig.module.state->Scale(rig.module.slots.input, kStream)),
       224.0f)
       << "the delayed scale of the phase before";
+}
+
+TEST(SlotQuantizerTest, FollowsChangesOfTheState) {
+  Rig rig(UnitRecipe(), kBoth);
+  TestTensor x = TestTensor::Row(DType::kF32, {2.0f});
+  QuantizedTensor before = rig.Quantize(x);
+  EXPECT_THAT(rig.module.state->EndStep(kStream), IsOk());
+  ASSERT_THAT(ApplyRecipe(ParseRecipe("defaults { all { format: E4M3 current { "
+                                      "power_2_scale: true } } }"),
+                          ChangeOptions(), kStream, rig.module.state.get())
+                  .status(),
+              IsOk());
+  const QuantizedTensor after = rig.Quantize(x);
+  EXPECT_EQ(after.scaling, Scaling::kCurrent);
+  EXPECT_EQ(ScaleInv(after), 1.0f / 128.0f);
+  EXPECT_EQ(rig.ObservedAmax(), AmaxBits(2.0f)) << "into the slot of now";
+  EXPECT_THAT(Dequantized(*rig.quantizer, before), ElementsAre(2.0f));
+  EXPECT_THAT(
+      rig.quantizer->QuantizeInto(x.view(), &before, nullptr, kStream),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("delayed")));
+
+  ModuleChanges changes;
+  changes.add.push_back({"n"});
+  changes.remove.push_back("m");
+  ASSERT_THAT(
+      Refreeze(changes, ChangeOptions(), kStream, rig.module.state.get())
+          .status(),
+      IsOk());
+  EXPECT_THAT(rig.quantizer->Quantize(x.view(), kStream),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("m/input: its module was removed")));
+  EXPECT_THAT(Dequantized(*rig.quantizer, after), ElementsAre(2.0f));
 }
 
 }  // namespace
