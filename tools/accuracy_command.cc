@@ -113,6 +113,11 @@ int RunAccuracy(absl::Span<const std::string> args, std::ostream& out,
   }
   std::vector<std::string> names = Recipe::PresetNames();
   if (flags.Has("recipe")) names = absl::StrSplit(f.recipe, ',');
+  for (const std::string& name : names) {
+    if (!name.empty()) continue;
+    return flags.UsageError(
+        absl::StrCat("--recipe: got an empty name in ", Quoted(f.recipe)), err);
+  }
 
   std::vector<std::string> modules;
   if (flags.Has("modules")) {
@@ -149,7 +154,7 @@ int RunAccuracy(absl::Span<const std::string> args, std::ostream& out,
     }
   }
   out << (f.output == "json"       ? AccuracyJson(results)
-          : f.output == "markdown" ? AccuracyMarkdown(results)
+          : f.output == "markdown" ? AccuracyMarkdown(results, tensors.size())
                                    : AccuracyTable(results));
   return kExitOk;
 }

@@ -65,14 +65,6 @@ std::string Cell(const Accuracy& a, const Figure& figure) {
   return absl::StrCat(row_wise, " / ", column_wise);
 }
 
-// Where `name` is among the names, after adding it if it was not.
-size_t IndexOf(const std::string& name, std::vector<std::string>* names) {
-  const auto at = std::find(names->begin(), names->end(), name);
-  const auto index = static_cast<size_t>(at - names->begin());
-  if (at == names->end()) names->push_back(name);
-  return index;
-}
-
 std::string CopyJson(const std::optional<CopyAccuracy>& copy) {
   if (!copy) return "null";
   const Statistics& s = copy->statistics;
@@ -125,34 +117,24 @@ std::string AccuracyTable(absl::Span<const Accuracy> results) {
   return text;
 }
 
-std::string AccuracyMarkdown(absl::Span<const Accuracy> results) {
-  std::vector<std::string> recipes, tensors;
-  for (const Accuracy& a : results) {
-    IndexOf(a.recipe, &recipes);
-    IndexOf(TensorName(a.job), &tensors);
-  }
+std::string AccuracyMarkdown(absl::Span<const Accuracy> results,
+                             size_t tensors) {
   std::string text;
   for (const Figure& figure : kFigures) {
-    std::vector<Row> cells(recipes.size(), Row(tensors.size(), ""));
-    for (const Accuracy& a : results) {
-      cells[IndexOf(a.recipe, &recipes)][IndexOf(TensorName(a.job), &tensors)] =
-          Cell(a, figure);
-    }
     absl::StrAppend(&text, text.empty() ? "" : "\n", figure.heading,
                     ":\n\n| recipe |");
-    for (const std::string& tensor : tensors) {
-      absl::StrAppend(&text, " ", tensor, " |");
+    for (const Accuracy& a : results.first(tensors)) {
+      absl::StrAppend(&text, " ", TensorName(a.job), " |");
     }
     absl::StrAppend(&text, "\n| --- |");
-    for (size_t i = 0; i < tensors.size(); ++i) text += " --- |";
-    text += "\n";
-    for (size_t i = 0; i < recipes.size(); ++i) {
-      absl::StrAppend(&text, "| `", recipes[i], "` |");
-      for (const std::string& cell : cells[i]) {
-        absl::StrAppend(&text, " ", cell, " |");
+    for (size_t i = 0; i < tensors; ++i) text += " --- |";
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (i % tensors == 0) {
+        absl::StrAppend(&text, "\n| `", results[i].recipe, "` |");
       }
-      text += "\n";
+      absl::StrAppend(&text, " ", Cell(results[i], figure), " |");
     }
+    text += "\n";
   }
   return text;
 }

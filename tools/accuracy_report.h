@@ -6,6 +6,7 @@
 #ifndef SCALEKEEPER_TOOLS_ACCURACY_REPORT_H_
 #define SCALEKEEPER_TOOLS_ACCURACY_REPORT_H_
 
+#include <cstddef>
 #include <string>
 
 #include "absl/types/span.h"
@@ -16,11 +17,13 @@ namespace scalekeeper {
 // A line per recipe, tensor and copy, in columns.
 std::string AccuracyTable(absl::Span<const Accuracy> results);
 
-// A Markdown table per figure: a row per recipe, a column per tensor, both in
-// the order of their first results. A cell is "row-wise / column-wise", or one
-// number where both copies read back the same, with "-" for one that no GEMM of
-// the recipe reads. SQNR of a copy that lost nothing is "exact".
-std::string AccuracyMarkdown(absl::Span<const Accuracy> results);
+// A Markdown table per figure: a row per recipe, a column per tensor.
+// `results` are those of the same `tensors` (> 0) tensors under one recipe
+// after the other. A cell is "row-wise / column-wise", or one number where both
+// copies read back the same, with "-" for one that no GEMM of the recipe reads.
+// SQNR of a copy that lost nothing is "exact".
+std::string AccuracyMarkdown(absl::Span<const Accuracy> results,
+                             size_t tensors);
 
 // An array of objects, every figure with nine digits; fractions, not
 // percentages. A copy that is not made is null.
