@@ -59,7 +59,7 @@ std::string Cell(const Accuracy& a, const Figure& figure) {
   const auto text = [&](const std::optional<CopyAccuracy>& copy) {
     return copy ? figure.text(*copy) : "-";
   };
-  const std::string row_wise = text(a.row_wise);
+  std::string row_wise = text(a.row_wise);
   const std::string column_wise = text(a.column_wise);
   if (a.same || (!a.row_wise && !a.column_wise)) return row_wise;
   return absl::StrCat(row_wise, " / ", column_wise);
