@@ -32,4 +32,9 @@ std::string JsonNumber(double value) {
   return absl::StrFormat("%.9g", value);
 }
 
+std::string JsonNumberOrName(double value) {
+  return std::isfinite(value) ? JsonNumber(value)
+                              : JsonString(ShortestNumber(value));
+}
+
 }  // namespace scalekeeper

@@ -14,6 +14,9 @@ std::string JsonString(absl::string_view text);
 // A JSON number; null for what JSON has no number for (infinities, NaN).
 std::string JsonNumber(double value);
 
+// A JSON number, or a string for what JSON has none for: "nan", "inf", "-inf".
+std::string JsonNumberOrName(double value);
+
 }  // namespace scalekeeper
 
 #endif  // SCALEKEEPER_BASE_JSON_H_

@@ -16,6 +16,7 @@ constexpr Command kCommands[] = {
     {"diff", "compare what two recipes do", RunDiff},
     {"fingerprint", "print the fingerprint that ranks compare", RunFingerprint},
     {"quantize", "quantize a tensor of a file", RunQuantize},
+    {"accuracy", "report what quantizing tensors of files loses", RunAccuracy},
     {"simulate", "replay recorded amaxes under a recipe", RunSimulate},
 };
 

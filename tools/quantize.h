@@ -7,7 +7,6 @@
 #ifndef SCALEKEEPER_TOOLS_QUANTIZE_H_
 #define SCALEKEEPER_TOOLS_QUANTIZE_H_
 
-#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,22 +14,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "base/dtype.h"
-#include "recipe/policy.h"
 #include "recipe/recipe.h"
+#include "tools/tensor_job.h"
 
 namespace scalekeeper {
-
-struct QuantizeJob {
-  std::string module;
-  Role role = Role::kInput;
-  int64_t step = 0;
-  // All module names of the model; may be empty. Only rules by layer need them.
-  std::vector<std::string> modules;
-  DType dtype = DType::kF32;  // of the input
-  int64_t rows = 0;
-  int64_t cols = 0;
-};
 
 // A file's name and contents.
 using NamedContents = std::pair<std::string, std::string>;
@@ -49,7 +36,7 @@ struct QuantizedFiles {
 // the module; FailedPrecondition where only the names of all modules would tell
 // what the module gets.
 absl::StatusOr<QuantizedFiles> QuantizeValues(const Recipe& recipe,
-                                              const QuantizeJob& job,
+                                              const TensorJob& job,
                                               absl::string_view values,
                                               absl::string_view source);
 

@@ -26,52 +26,16 @@ struct Flags {
   int64_t step = 0;
 };
 
-// Elements of a tensor that fit in memory and whose bytes fit in size_t.
-constexpr int64_t kMaxElements = int64_t{1} << 40;
-
-absl::Status ParseShape(const std::string& text, int64_t& rows, int64_t& cols) {
-  const std::vector<std::string> extents = absl::StrSplit(text, 'x');
-  if (extents.size() != 2 || !absl::SimpleAtoi(extents[0], &rows) ||
-      !absl::SimpleAtoi(extents[1], &cols) || rows < 0 || cols < 0 ||
-      (cols > 0 && rows > kMaxElements / cols)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--shape: got ", Quoted(text),
-                     ", want ROWSxCOLS, as 512x1024, at most 2^40 elements"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckModuleName(const std::string& module) {
-  bool printable = !module.empty();
-  for (const char c : module) {
-    printable = printable && static_cast<unsigned char>(c) >= 0x20 && c != 0x7F;
-  }
-  if (printable && FirstInvalidUtf8(module) == module.size()) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--module: got ", Quoted(module),
-                   ", want a name, as layers.0.fc1: not empty, UTF-8, without "
-                   "control characters"));
-}
-
 // What the flags say, short of reading files.
-absl::StatusOr<QuantizeJob> MakeJob(const Flags& flags) {
-  QuantizeJob job;
+absl::StatusOr<TensorJob> MakeJob(const Flags& flags) {
+  TensorJob job;
   job.module = flags.module;
-  SK_RETURN_IF_ERROR(CheckModuleName(job.module));
-  for (const Role role : kRoles) {
-    if (flags.role == Name(role)) job.role = role;
-  }
-  job.dtype = flags.dtype == "bf16"   ? DType::kBF16
-              : flags.dtype == "fp16" ? DType::kF16
-                                      : DType::kF32;
-  SK_RETURN_IF_ERROR(ParseShape(flags.shape, job.rows, job.cols));
+  SK_RETURN_IF_ERROR(CheckModuleName("--module", job.module));
+  job.role = RoleOfName(flags.role);
+  job.dtype = DTypeOfName(flags.dtype);
+  SK_RETURN_IF_ERROR(ParseShape("--shape", flags.shape, &job.rows, &job.cols));
+  SK_RETURN_IF_ERROR(CheckStep(flags.step));
   job.step = flags.step;
-  if (job.step < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--step: got ", job.step, ", want >= 0"));
-  }
   return job;
 }
 
@@ -130,7 +94,7 @@ int RunQuantize(absl::Span<const std::string> args, std::ostream& out,
   if (f.recipe.empty() || f.input.empty() || f.out.empty()) {
     return flags.UsageError("got an empty --recipe, --input or --out", err);
   }
-  absl::StatusOr<QuantizeJob> job = MakeJob(f);
+  absl::StatusOr<TensorJob> job = MakeJob(f);
   if (!job.ok()) return flags.UsageError(job.status().message(), err);
 
   const absl::StatusOr<Recipe> recipe = Recipe::Load(f.recipe);

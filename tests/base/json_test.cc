@@ -32,5 +32,15 @@ TEST(JsonNumberTest, KeepsFloat32AndHasNoInfinities) {
   EXPECT_EQ(JsonNumber(std::numeric_limits<double>::quiet_NaN()), "null");
 }
 
+TEST(JsonNumberTest, OrItsNameInAString) {
+  EXPECT_EQ(JsonNumberOrName(0.5), "0.5");
+  EXPECT_EQ(JsonNumberOrName(std::numeric_limits<double>::infinity()),
+            "\"inf\"");
+  EXPECT_EQ(JsonNumberOrName(-std::numeric_limits<double>::infinity()),
+            "\"-inf\"");
+  EXPECT_EQ(JsonNumberOrName(std::numeric_limits<double>::quiet_NaN()),
+            "\"nan\"");
+}
+
 }  // namespace
 }  // namespace scalekeeper
