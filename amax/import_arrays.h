@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "amax/state_image.h"
 
@@ -48,6 +49,10 @@ struct PositionalArrays {
 // does not fit.
 absl::StatusOr<StateImage> ImportArrays(
     absl::Span<const PositionalArrays> arrays, int64_t step);
+
+// From the JSON of proto/positional.proto's PositionalStates. InvalidArgument
+// also where the text is none.
+absl::StatusOr<StateImage> ImportArraysJson(absl::string_view json);
 
 }  // namespace scalekeeper
 

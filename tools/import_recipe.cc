@@ -78,10 +78,9 @@ absl::StatusOr<ImportedRecipe> Write(const Plan& plan,
   const bool fast = plan.scaling == "delayed" || plan.scaling == "tensorwise";
   std::string reduction;
   if (plan.scaling == "delayed") {
-    reduction = plan.reduce_amax
-                    ? absl::StrCat("amax_reduction { group: \"", plan.group,
-                                   "\" }\n\n")
-                    : "amax_reduction { enabled: false }\n\n";
+    reduction = plan.reduce_amax ? absl::StrCat("amax_reduction { group: \"",
+                                                plan.group, "\" }\n\n")
+                                 : "amax_reduction { enabled: false }\n\n";
   }
   ImportedRecipe recipe;
   recipe.text = absl::StrCat(
@@ -197,8 +196,7 @@ absl::Status ReadDelayed(const Values& values, Plan* plan) {
   const std::string algo =
       ValueOr(values, "--fp8-amax-compute-algo", "most_recent");
   SK_RETURN_IF_ERROR(CheckInteger("--fp8-margin", margin, 0, 32));
-  SK_RETURN_IF_ERROR(
-      CheckInteger("--fp8-amax-history-len", length, 1, 65536));
+  SK_RETURN_IF_ERROR(CheckInteger("--fp8-amax-history-len", length, 1, 65536));
   SK_RETURN_IF_ERROR(
       CheckChoice("--fp8-amax-compute-algo", algo, {"max", "most_recent"}));
   plan->delayed =
@@ -226,11 +224,11 @@ absl::Status ReadLayers(const Values& values, absl::string_view layers,
     absl::StrAppend(&pattern, c == '\\' || c == '"' ? "\\" : "",
                     std::string(1, c));
   }
-  plan->rules = absl::StrCat(
-      "rule {\n  layers { pattern: \"", pattern, "\"",
-      first == "0" ? "" : absl::StrCat(" first: ", first),
-      last == "0" ? "" : absl::StrCat(" last: ", last),
-      " }\n  all { high_precision {} }\n}\n\n");
+  plan->rules =
+      absl::StrCat("rule {\n  layers { pattern: \"", pattern, "\"",
+                   first == "0" ? "" : absl::StrCat(" first: ", first),
+                   last == "0" ? "" : absl::StrCat(" last: ", last),
+                   " }\n  all { high_precision {} }\n}\n\n");
   return absl::OkStatus();
 }
 
@@ -259,8 +257,8 @@ absl::StatusOr<ImportedRecipe> ImportMegatron(
         CheckChoice("--fp4-format", values.at("--fp4-format"), {"e2m1"}));
     plan.scaling = ValueOr(values, "--fp4-recipe", "nvfp4");
     SK_RETURN_IF_ERROR(CheckChoice("--fp4-recipe", plan.scaling, {"nvfp4"}));
-    SK_RETURN_IF_ERROR(RefuseWithoutEffect(values, {"--fp8-recipe"},
-                                           "beside --fp4-format"));
+    SK_RETURN_IF_ERROR(
+        RefuseWithoutEffect(values, {"--fp8-recipe"}, "beside --fp4-format"));
   } else {
     plan.format = values.at("--fp8-format");
     SK_RETURN_IF_ERROR(
@@ -269,8 +267,8 @@ absl::StatusOr<ImportedRecipe> ImportMegatron(
     SK_RETURN_IF_ERROR(
         CheckChoice("--fp8-recipe", plan.scaling,
                     {"delayed", "tensorwise", "blockwise", "mxfp8"}));
-    SK_RETURN_IF_ERROR(RefuseWithoutEffect(values, {"--fp4-recipe"},
-                                           "without --fp4-format"));
+    SK_RETURN_IF_ERROR(
+        RefuseWithoutEffect(values, {"--fp4-recipe"}, "without --fp4-format"));
   }
   if (plan.scaling == "delayed") {
     SK_RETURN_IF_ERROR(ReadDelayed(values, &plan));
@@ -363,8 +361,7 @@ absl::StatusOr<ImportedRecipe> ImportTransformerEngine(
                    {"reduce_amax", "True"},
                    {"fp8_dpa", "False"},
                    {"fp8_mha", "False"}};
-  for (const std::string& piece :
-       SplitOptions(absl::StrJoin(options, " "))) {
+  for (const std::string& piece : SplitOptions(absl::StrJoin(options, " "))) {
     const std::pair<std::string, std::string> parts =
         absl::StrSplit(piece, absl::MaxSplits('=', 1));
     const auto known = values.find(parts.first);
@@ -403,17 +400,18 @@ absl::StatusOr<ImportedRecipe> ImportTransformerEngine(
   SK_RETURN_IF_ERROR(ReadOverride(values["override_linear_precision"], &plan));
   SK_ASSIGN_OR_RETURN(plan.reduce_amax,
                       ReadBool("reduce_amax", values["reduce_amax"]));
-  plan.delayed = absl::StrCat(
-      "margin: ", values["margin"],
-      " amax_history_len: ", values["amax_history_len"],
-      " amax_compute_algo: ", absl::AsciiStrToUpper(algo));
+  plan.delayed =
+      absl::StrCat("margin: ", values["margin"],
+                   " amax_history_len: ", values["amax_history_len"],
+                   " amax_compute_algo: ", absl::AsciiStrToUpper(algo));
   std::vector<std::string> notes;
   for (const char* attention : {"fp8_dpa", "fp8_mha"}) {
     SK_ASSIGN_OR_RETURN(const bool on, ReadBool(attention, values[attention]));
     if (on) {
-      notes.push_back(absl::StrCat(
-          attention, ": the program adds the attention's slots "
-                     "(RecipeState::AddSlot), which get this recipe too"));
+      notes.push_back(
+          absl::StrCat(attention,
+                       ": the program adds the attention's slots "
+                       "(RecipeState::AddSlot), which get this recipe too"));
     }
   }
   return Write(plan, std::move(notes));
