@@ -13,6 +13,7 @@
 #include "amax/natural_order.h"
 #include "amax/recipe_state_rep.h"
 #include "amax/slot_table.h"
+#include "amax/update.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "numerics/amax.h"
@@ -74,6 +75,10 @@ SlotImage SaveSlot(const SlotTable& table, const Arena& arena, int phase,
   const ArenaView& view = arena.view();
   image.amax_bits =
       view.amax[view.descriptors[index].amax_index] & kFloatMagnitudeMask;
+  if (view.held != nullptr) {
+    image.held_bits =
+        view.held[view.descriptors[index].amax_index] & kFloatMagnitudeMask;
+  }
   image.non_finite_steps = view.non_finite_steps[index];
   if (table.delayed_in_some_phase(slot)) {
     image.delayed = SaveDelayed(arena, index);
@@ -215,10 +220,15 @@ absl::StatusOr<StateImage> SaveState(const RecipeState& state, Stream stream) {
   image.numerics_version = kNumericsVersion;
   image.recipe = rep.recipe.ToString();
   image.recipe_fingerprint = rep.recipe.fingerprint();
-  image.step = rep.arena->view().step->step;
+  const ArenaView& view = rep.arena->view();
+  image.step = view.step->step;
   image.updates = rep.counters.updates;
   image.collectives = rep.counters.collectives;
   image.skipped = rep.counters.skipped;
+  image.held = rep.held;
+  // The same word for every group.
+  image.held_skip = rep.held && OwnControl(HeldView(view), 0)[0] != 0;
+  image.kept_skip = *view.kept_skip != 0;
   image.groups = rep.table.groups();
   image.slots.reserve(rep.table.size());
   for (int32_t i = 0; i < static_cast<int32_t>(rep.table.size()); ++i) {
@@ -246,10 +256,20 @@ absl::StatusOr<LoadReport> LoadState(const StateImage& image,
     view.group_states[g].ranks_disagree = 0;
     view.group_states[g].skipped = 0;
   }
+  rep.held = image.held && rep.stale();
+  if (image.held && !rep.stale() && !image.held_skip) {
+    for (uint32_t i = 0; i < view.slots; ++i) {
+      uint32_t& amax = view.amax[view.descriptors[i].amax_index];
+      if (plan.images[i] != nullptr) {
+        amax = MaxBits(amax, plan.images[i]->held_bits);
+      }
+    }
+  }
+  *view.kept_skip = image.kept_skip && rep.update().interval > 1 ? 1 : 0;
   rep.counters = {image.updates, image.collectives, image.skipped};
   rep.failure = absl::OkStatus();
   if (rep.steps) rep.steps->ClearReports();
-  SK_RETURN_IF_ERROR(rep.StoreRewritten(stream));
+  SK_RETURN_IF_ERROR(rep.StoreRewritten(rep.held && image.held_skip, stream));
   return std::move(plan.report);
 }
 
@@ -277,13 +297,16 @@ absl::Status ResetObservations(absl::Span<const std::string> modules,
         " was not added to this RecipeState", DidYouMean(module, known)));
   }
   SK_RETURN_IF_ERROR(rep.FetchToRewrite(stream));
+  // Written anew with the scales' hashes.
+  const bool held_skip =
+      rep.held && OwnControl(HeldView(rep.arena->view()), 0)[0] != 0;
   const std::vector<int32_t>& slots = rep.table.arena_slots();
   const absl::flat_hash_set<absl::string_view> wanted(modules.begin(),
                                                       modules.end());
   for (uint32_t i = 0; i < slots.size(); ++i) {
     if (wanted.contains(rep.table.module(slots[i]))) rep.phases.ResetSlot(i);
   }
-  return rep.StoreRewritten(stream);
+  return rep.StoreRewritten(held_skip, stream);
 }
 
 std::string LoadReport::ToString() const {

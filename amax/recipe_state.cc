@@ -342,12 +342,17 @@ absl::Status RecipeState::Rep::FetchToRewrite(Stream stream) {
   return steps->Poll();
 }
 
-absl::Status RecipeState::Rep::StoreRewritten(Stream stream) {
-  const StepState& step = *arena->view().step;
-  queued_step = step.step;
+absl::Status RecipeState::Rep::StoreRewritten(bool held_skip, Stream stream) {
+  const ArenaView view = HeldView(arena->view());
+  queued_step = view.step->step;
+  captured_steps = 0;
   previous_counters = counters;
-  restore_floor = switch_sequence = step.sequence;
-  RehashScalesHost(arena->view());
+  restore_floor = switch_sequence = view.step->sequence;
+  RehashScalesHost(view);
+  for (uint32_t g = 0; held_skip && g < view.groups; ++g) {
+    OwnControl(view, g)[0] = 1;
+  }
+  if (steps) steps->ForgetReductions();
   return Store(Arena::Extent::kAll, stream);
 }
 

@@ -135,7 +135,8 @@ struct RecipeState::Rep {
   // Around a rewrite of slots by the host that no step can undo: everything is
   // in `arena` in between, or an error, and nothing was changed.
   absl::Status FetchToRewrite(Stream stream);
-  absl::Status StoreRewritten(Stream stream);
+  // `held_skip`: what is held is to be dropped.
+  absl::Status StoreRewritten(bool held_skip, Stream stream);
   absl::Status Fail(absl::Status status) {
     failure = status;
     return status;
