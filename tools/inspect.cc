@@ -5,7 +5,9 @@
 #include <optional>
 #include <set>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "amax/natural_order.h"
 #include "base/text.h"
@@ -45,8 +47,7 @@ std::optional<float> Distance(const DelayedImage& delayed) {
 std::string Windows(const DelayedImage& a, const DelayedImage& b) {
   const auto text = [](const DelayedImage& d) {
     const uint32_t largest = LargestOf(d.window, d.window.size());
-    return absl::StrCat(d.window.size(), " amaxes, maximum ",
-                        ShortestNumber(FloatFromBits(largest)));
+    return absl::StrCat(d.window.size(), " amaxes, maximum ", Number(largest));
   };
   return absl::StrCat("window: ", text(a), " -> ", text(b));
 }
@@ -62,8 +63,7 @@ class Differences {
   }
   void CompareFloats(absl::string_view field, uint32_t a, uint32_t b) {
     if (a == b) return;
-    Add(absl::StrCat(field, ": ", ShortestNumber(FloatFromBits(a)), " -> ",
-                     ShortestNumber(FloatFromBits(b))));
+    Add(absl::StrCat(field, ": ", Number(a), " -> ", Number(b)));
   }
   std::vector<SlotDifference>& found() { return found_; }
 
@@ -121,6 +121,17 @@ struct NaturalOrder {
 
 }  // namespace
 
+std::string Number(uint32_t bits) {
+  const float value = FloatFromBits(bits);
+  std::string text;
+  for (int digits = 6; digits <= 9; ++digits) {
+    text = absl::StrFormat("%.*g", digits, value);
+    float read = 0;
+    if (absl::SimpleAtof(text, &read) && read == value) break;
+  }
+  return text;
+}
+
 std::vector<std::string> Suspicions(const SlotImage& slot, int64_t updates) {
   std::vector<std::string> found;
   if (slot.non_finite_steps != 0) {
@@ -136,7 +147,7 @@ std::vector<std::string> Suspicions(const SlotImage& slot, int64_t updates) {
   }
   const float scale = FloatFromBits(delayed.scale_bits);
   if (scale == kFloatMax || scale == kFloatMinNormal) {
-    found.push_back(absl::StrCat("extreme scale ", ShortestNumber(scale)));
+    found.push_back(absl::StrCat("extreme scale ", Number(delayed.scale_bits)));
   }
   if (delayed.in_use && window.empty() && updates > 0) {
     found.push_back("unused: nothing was observed");
@@ -144,16 +155,15 @@ std::vector<std::string> Suspicions(const SlotImage& slot, int64_t updates) {
   const std::optional<float> distance = Distance(delayed);
   if (delayed.in_use && distance.has_value() && *distance > 2) {
     found.push_back(absl::StrCat("stale: the scale is off its window by ",
-                                 ShortestNumber(*distance)));
+                                 Number(BitsFromFloat(*distance))));
   }
   if (window.size() >= 2) {
     const uint32_t before = LargestOf(window, window.size() - 1);
     const float newest = FloatFromBits(window.back());
     if (!IsNonFiniteAmax(before) && !IsNonFiniteAmax(window.back()) &&
         newest > kSpike * FloatFromBits(before)) {
-      found.push_back(absl::StrCat("spike: ", ShortestNumber(newest),
-                                   " after at most ",
-                                   ShortestNumber(FloatFromBits(before))));
+      found.push_back(absl::StrCat("spike: ", Number(window.back()),
+                                   " after at most ", Number(before)));
     }
   }
   return found;

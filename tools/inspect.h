@@ -3,12 +3,17 @@
 #ifndef SCALEKEEPER_TOOLS_INSPECT_H_
 #define SCALEKEEPER_TOOLS_INSPECT_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "amax/state_image.h"
 
 namespace scalekeeper {
+
+// A float32 as people write it: the fewest digits, six at least, that read back
+// as the same number.
+std::string Number(uint32_t bits);
 
 // What is odd about a slot, the worst first; empty where nothing is.
 //   non-finite   an inf or NaN amax since the flags were cleared

@@ -96,21 +96,19 @@ void PrintTable(const StateImage& image, std::ostream& out) {
     std::string options = "no scale";
     if (slot.delayed.has_value()) {
       const DelayedImage& delayed = *slot.delayed;
-      line[1] = delayed.measure
-                    ? std::string("measured")
-                    : ShortestNumber(FloatFromBits(delayed.scale_bits));
+      line[1] = delayed.measure ? std::string("measured")
+                                : Number(delayed.scale_bits);
       line[2] = absl::StrCat(delayed.window.size());
       if (!delayed.window.empty()) {
-        line[3] = ShortestNumber(FloatFromBits(Largest(delayed)));
-        line[4] = ShortestNumber(FloatFromBits(delayed.window.back()));
+        line[3] = Number(Largest(delayed));
+        line[4] = Number(delayed.window.back());
       }
       options = delayed.options.has_value() ? Describe(*delayed.options)
                                             : std::string("not known");
       if (!delayed.in_use) absl::StrAppend(&options, " (resting)");
     }
-    line.push_back(slot.amax_bits == 0
-                       ? std::string("-")
-                       : ShortestNumber(FloatFromBits(slot.amax_bits)));
+    line.push_back(slot.amax_bits == 0 ? std::string("-")
+                                       : Number(slot.amax_bits));
     line.push_back(std::move(options));
     line.push_back(absl::StrJoin(row.suspicions, "; "));
     lines.push_back(std::move(line));
