@@ -85,11 +85,9 @@ void ToProto(const StateImage& image, proto::State* out) {
   out->set_updates(image.updates);
   out->set_collectives(image.collectives);
   out->set_skipped(image.skipped);
-  if (image.update.has_value()) {
-    out->mutable_update()->set_kept_skip(image.update->kept_skip);
-    out->mutable_update()->set_held(image.update->held);
-    out->mutable_update()->set_held_skip(image.update->held_skip);
-  }
+  out->set_held(image.held);
+  out->set_held_skip(image.held_skip);
+  out->set_kept_skip(image.kept_skip);
   for (const std::string& group : image.groups) out->add_group(group);
   for (const SlotImage& slot : image.slots) {
     proto::Slot* const s = out->add_slot();
@@ -100,7 +98,7 @@ void ToProto(const StateImage& image, proto::State* out) {
         std::find(image.groups.begin(), image.groups.end(), slot.group) -
         image.groups.begin()));
     s->set_amax(slot.amax_bits);
-    if (image.update.has_value()) s->set_held(slot.held_bits);
+    s->set_held_amax(slot.held_bits);
     s->set_non_finite_steps(slot.non_finite_steps);
     if (slot.delayed.has_value()) {
       DelayedToProto(*slot.delayed, s->mutable_delayed());
@@ -150,10 +148,9 @@ absl::StatusOr<StateImage> FromProto(const proto::State& in) {
   image.updates = in.updates();
   image.collectives = in.collectives();
   image.skipped = in.skipped();
-  if (in.has_update()) {
-    image.update = UpdateImage{in.update().kept_skip(), in.update().held(),
-                               in.update().held_skip()};
-  }
+  image.held = in.held();
+  image.held_skip = in.held_skip();
+  image.kept_skip = in.kept_skip();
   image.groups.assign(in.group().begin(), in.group().end());
   image.slots.reserve(static_cast<size_t>(in.slot_size()));
   for (const proto::Slot& s : in.slot()) {
@@ -166,7 +163,7 @@ absl::StatusOr<StateImage> FromProto(const proto::State& in) {
     slot.identity = s.identity();
     if (s.group() < image.groups.size()) slot.group = image.groups[s.group()];
     slot.amax_bits = s.amax();
-    slot.held_bits = s.held();
+    slot.held_bits = s.held_amax();
     slot.non_finite_steps = s.non_finite_steps();
     if (s.has_delayed()) {
       absl::StatusOr<DelayedImage> delayed = DelayedFromProto(s.delayed());

@@ -92,7 +92,7 @@ class DeviceSteps {
   // Makes the stream wait for the reductions that QueueHold began, if it has
   // not yet.
   absl::Status JoinReductions(Stream stream);
-  // What is held is reduced again, before its update.
+  // What is held was rewritten between Fetch and Store: it is reduced anew.
   void ForgetReductions() { reduced_ = false; }
   // OkStatus when a graph that is being captured may queue a step.
   absl::Status CheckCapture(bool held) const;

@@ -13,6 +13,7 @@
 #include "amax/natural_order.h"
 #include "amax/recipe_state_rep.h"
 #include "amax/slot_table.h"
+#include "amax/update.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "numerics/amax.h"
@@ -209,21 +210,6 @@ absl::StatusOr<LoadPlan> MakePlan(const Recipe& recipe, const SlotTable& table,
   return plan;
 }
 
-// What waits for an update: held where the recipe says so, else observed.
-template <typename Rep>
-void LoadHeld(const StateImage& image,
-              const std::vector<const SlotImage*>& images, Rep* rep) {
-  const UpdateImage update = image.update.value_or(UpdateImage());
-  const ArenaView& view = rep->arena->view();
-  *view.kept_skip = update.kept_skip ? 1 : 0;
-  for (uint32_t i = 0; i < view.slots; ++i) {
-    const uint32_t bits = images[i] == nullptr ? 0 : images[i]->held_bits;
-    uint32_t& waits = HeldView(view).amax[view.descriptors[i].amax_index];
-    waits = view.held != nullptr ? bits : MaxBits(waits, bits);
-  }
-  rep->SetHeld(update.held && view.held != nullptr, update.held_skip);
-}
-
 }  // namespace
 
 absl::StatusOr<StateImage> SaveState(const RecipeState& state, Stream stream) {
@@ -234,15 +220,15 @@ absl::StatusOr<StateImage> SaveState(const RecipeState& state, Stream stream) {
   image.numerics_version = kNumericsVersion;
   image.recipe = rep.recipe.ToString();
   image.recipe_fingerprint = rep.recipe.fingerprint();
-  image.step = rep.arena->view().step->step;
+  const ArenaView& view = rep.arena->view();
+  image.step = view.step->step;
   image.updates = rep.counters.updates;
   image.collectives = rep.counters.collectives;
   image.skipped = rep.counters.skipped;
-  const UpdatePolicy& update = rep.recipe.update();
-  if (update.interval > 1 || update.staleness != 0) {
-    image.update = UpdateImage{*rep.arena->view().kept_skip != 0, rep.held,
-                               rep.HeldSkip()};
-  }
+  image.held = rep.held;
+  // The same word for every group.
+  image.held_skip = rep.held && OwnControl(HeldView(view), 0)[0] != 0;
+  image.kept_skip = *view.kept_skip != 0;
   image.groups = rep.table.groups();
   image.slots.reserve(rep.table.size());
   for (int32_t i = 0; i < static_cast<int32_t>(rep.table.size()); ++i) {
@@ -265,17 +251,26 @@ absl::StatusOr<LoadReport> LoadState(const StateImage& image,
   SK_RETURN_IF_ERROR(rep.FetchToRewrite(stream));
   rep.phases.Load(rep.recipe.ActivePhase(image.step), plan.images);
   const ArenaView& view = rep.arena->view();
-  LoadHeld(image, plan.images, &rep);
   view.step->step = view.step->previous_step = image.step;
   view.step->skipped_steps = static_cast<uint32_t>(image.skipped);
   for (uint32_t g = 0; g < view.groups; ++g) {
     view.group_states[g].ranks_disagree = 0;
     view.group_states[g].skipped = 0;
   }
+  rep.held = image.held && rep.stale();
+  if (image.held && !rep.stale() && !image.held_skip) {
+    for (uint32_t i = 0; i < view.slots; ++i) {
+      uint32_t& amax = view.amax[view.descriptors[i].amax_index];
+      if (plan.images[i] != nullptr) {
+        amax = MaxBits(amax, plan.images[i]->held_bits);
+      }
+    }
+  }
+  *view.kept_skip = image.kept_skip && rep.update().interval > 1 ? 1 : 0;
   rep.counters = {image.updates, image.collectives, image.skipped};
   rep.failure = absl::OkStatus();
   if (rep.steps) rep.steps->ClearReports();
-  SK_RETURN_IF_ERROR(rep.StoreRewritten(stream));
+  SK_RETURN_IF_ERROR(rep.StoreRewritten(rep.held && image.held_skip, stream));
   return std::move(plan.report);
 }
 
@@ -303,13 +298,16 @@ absl::Status ResetObservations(absl::Span<const std::string> modules,
         " was not added to this RecipeState", DidYouMean(module, known)));
   }
   SK_RETURN_IF_ERROR(rep.FetchToRewrite(stream));
+  // Written anew with the scales' hashes.
+  const bool held_skip =
+      rep.held && OwnControl(HeldView(rep.arena->view()), 0)[0] != 0;
   const std::vector<int32_t>& slots = rep.table.arena_slots();
   const absl::flat_hash_set<absl::string_view> wanted(modules.begin(),
                                                       modules.end());
   for (uint32_t i = 0; i < slots.size(); ++i) {
     if (wanted.contains(rep.table.module(slots[i]))) rep.phases.ResetSlot(i);
   }
-  return rep.StoreRewritten(stream);
+  return rep.StoreRewritten(held_skip, stream);
 }
 
 std::string LoadReport::ToString() const {

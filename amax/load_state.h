@@ -16,7 +16,9 @@
 //     that is empty, first_step decides as for a new slot;
 //   * delayed now, another scaling before: a new slot (LoadReport::fresh);
 //   * another scaling now in every phase: dropped (LoadReport::dropped);
-//   * the step's number counts, the phases are those of the present recipe.
+//   * the step's number counts, the phases are those of the present recipe;
+//   * no update.staleness any more: what waits for the next update becomes
+//     observations of the coming step.
 // The recipe in an image is compared, never executed: nothing is made of it.
 //
 // Threads: as RecipeState's other calls; all of these synchronize with `stream`

@@ -70,6 +70,7 @@ absl::Status MergeSlot(const SlotImage& from, SlotImage* into) {
     return DifferInSlot(from, "group", Quoted(into->group), Quoted(from.group));
   }
   into->amax_bits = MaxBits(into->amax_bits, from.amax_bits);
+  into->held_bits = MaxBits(into->held_bits, from.held_bits);
   into->non_finite_steps =
       std::max(into->non_finite_steps, from.non_finite_steps);
   if (!from.delayed.has_value()) return absl::OkStatus();
@@ -105,6 +106,9 @@ absl::Status MergeHead(const StateImage& from, const MergeOptions& options,
   into->updates = std::max(into->updates, from.updates);
   into->collectives = std::max(into->collectives, from.collectives);
   into->skipped = std::max(into->skipped, from.skipped);
+  into->held = into->held || from.held;
+  into->held_skip = into->held_skip || from.held_skip;
+  into->kept_skip = into->kept_skip || from.kept_skip;
   into->groups.insert(into->groups.end(), from.groups.begin(),
                       from.groups.end());
   std::sort(into->groups.begin(), into->groups.end());

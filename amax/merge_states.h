@@ -8,7 +8,8 @@
 //     it saturates on no rank where one was not (SKIP, BACK_OFF, a change of
 //     options since). A rank whose slot is still measured has no say while
 //     another one has made a scale;
-//   * observed amaxes, flags and counters: the maximum.
+//   * observed amaxes, flags and counters: the maximum; one rank's wish to drop
+//     them is that of all.
 // A slot that is in one image only (a pipeline stage's, an expert's) is taken
 // as it is. The order of the images does not matter.
 //

@@ -218,6 +218,9 @@ void PhaseSwitcher::LoadSlot(uint32_t slot, int phase, const SlotImage* image) {
   view.histories[slot] = history;
   view.descriptors[slot] = next;
   view.amax[next.amax_index] = image == nullptr ? 0 : image->amax_bits;
+  if (view.held != nullptr) {
+    view.held[next.amax_index] = image == nullptr ? 0 : image->held_bits;
+  }
   view.non_finite_steps[slot] = image == nullptr ? 0 : image->non_finite_steps;
   SetScale(view, slot, FloatFromBits(from.scale_bits));
   const bool as_new = delayed == nullptr ||

@@ -344,25 +344,18 @@ absl::Status RecipeState::Rep::FetchToRewrite(Stream stream) {
   return steps->Poll();
 }
 
-absl::Status RecipeState::Rep::StoreRewritten(Stream stream) {
-  const StepState& step = *arena->view().step;
-  queued_step = step.step;
-  previous_counters = counters;
-  restore_floor = switch_sequence = step.sequence;
-  const bool skip = HeldSkip();
-  RehashScalesHost(HeldView(arena->view()));
-  SetHeld(held, skip);
-  return Store(Arena::Extent::kAll, stream);
-}
-
-void RecipeState::Rep::SetHeld(bool any, bool skip) {
-  held = any;
-  // What was reduced of it names other scales.
-  if (steps) steps->ForgetReductions();
+absl::Status RecipeState::Rep::StoreRewritten(bool held_skip, Stream stream) {
   const ArenaView view = HeldView(arena->view());
-  for (uint32_t g = 0; any && g < view.groups; ++g) {
-    OwnControl(view, g)[0] = skip ? 1 : 0;
+  queued_step = view.step->step;
+  captured_steps = 0;
+  previous_counters = counters;
+  restore_floor = switch_sequence = view.step->sequence;
+  RehashScalesHost(view);
+  for (uint32_t g = 0; held_skip && g < view.groups; ++g) {
+    OwnControl(view, g)[0] = 1;
   }
+  if (steps) steps->ForgetReductions();
+  return Store(Arena::Extent::kAll, stream);
 }
 
 // On a GPU after Fetch of everything.

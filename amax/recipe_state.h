@@ -5,9 +5,8 @@
 // quantize (observes into the slots), EndStep. Anything else is
 // FailedPrecondition.
 //
-// Threads: any number of RecipeStates per process, each bound to one device.
-// Different slots may be observed from different threads and streams at once;
-// every method that is not const needs the caller's exclusion.
+// Threads: different slots may be observed from different threads and streams
+// at once; every method that is not const needs the caller's exclusion.
 //
 // Step. Scales are constant within a step; amaxes accumulate with max, so
 // micro-batches, recomputation and shared modules change neither the history
@@ -26,31 +25,26 @@
 // anything, finishes it first (a collective, then).
 //
 // Groups are named in the recipe (amax_reduction) and bound to communicators in
-// the options. Freeze joins every bound group once and compares the recipe and
-// that group's slots; when they differ, or one rank has an error of its own,
-// every rank of the group gets the text that says so. EndStep joins the groups
-// of the active phase in the order of their names. Every message carries a hash
-// of step, phase and scales: ranks that have drifted apart get DataLoss from
-// EndStep, and nothing is updated.
+// the options. Freeze compares the recipe and each group's slots; when they
+// differ, or one rank has an error, every rank of the group gets the text that
+// says so. EndStep joins the groups of the active phase in the order of their
+// names. Every message carries a hash of step, phase and scales: ranks that
+// have drifted apart get DataLoss from EndStep, and nothing is updated.
 //
 // Phases. EndStep ends step() and goes on to the next one; when that begins
 // another phase of the recipe, the phase comes into force at once. SetStep says
-// otherwise (a resumed job, steps that are not counted by EndStep). At a change
-// a slot keeps its scale and the newest amaxes of its window; margin, algorithm
-// and group count from the next update on. If the format changes, the scale is
-// made anew from the window at once, or, when that is empty, first_step decides
-// as for a new slot. What a slot does that is not `delayed` in a phase:
-// amax/phase_switcher.h.
+// otherwise (a resumed job, steps that are not counted by EndStep). A slot
+// keeps its scale and the newest amaxes of its window; other options count from
+// the next update on, another format at once (amax/load_state.h). Slots that
+// are not `delayed` in a phase: amax/phase_switcher.h.
 //
-// On a GPU a step is queued: EndStep returns before it has run, and can be
-// captured in a CUDA graph, the first one included. Its Status covers what is
-// known by then; Check (or the next EndStep) tells the rest, and step() and
-// counters() are those of the host until a call that synchronizes (those that
-// say so, and a change of phase). Replays of a graph move the state on without
-// the host: call SetStep between them where the recipe has phases, and capture
-// anew after a change of phase (an old graph does nothing and is reported).
-//
-// Whole states, for checkpoints: amax/load_state.h.
+// On a GPU a step is queued and can be captured in a CUDA graph, the first one
+// included. The Status of EndStep covers what is known when it returns; Check
+// (or the next EndStep) tells the rest, and step() and counters() are those of
+// the host until a call that synchronizes (those that say so, and a change of
+// phase). Replays of a graph move the state on without the host: call SetStep
+// between them where the recipe has phases, and capture anew after a change of
+// phase (an old graph does nothing and is reported).
 //
 // Example:
 //   SK_ASSIGN_OR_RETURN(Recipe recipe, Recipe::Load("delayed_hybrid"));
@@ -76,7 +70,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "amax/recipe_state_options.h"
-#include "amax/slot_id.h"
+#include "amax/recipe_state_types.h"
 #include "amax/slot_view.h"
 #include "base/device.h"
 #include "recipe/recipe.h"
@@ -87,18 +81,6 @@ class AmaxGroup;
 namespace internal {
 struct StateAccess;
 }
-
-// What a group sends per step: reduce `data` with uint32 max over the group.
-struct AmaxMessageView {
-  uint32_t* data = nullptr;
-  size_t count = 0;
-};
-
-struct StepCounters {
-  int64_t updates = 0;      // completed EndStep / Update calls
-  int64_t collectives = 0;  // AllReduceMax calls of completed steps
-  int64_t skipped = 0;      // of the updates, those a skip_flag dropped
-};
 
 class RecipeState {
  public:
@@ -115,17 +97,14 @@ class RecipeState {
                                         absl::string_view identity = "");
   // A family of layers, the experts of a mixture: modules "family.0" to
   // "family.<count - 1>", or "family.0.suffix" and so on; all of them or none.
-  // Their slots lie in the order of the numbers, "experts.2" before
-  // "experts.10".
   absl::StatusOr<std::vector<ModuleSlots>> AddModules(
       absl::string_view family, int count, absl::string_view suffix = "");
   absl::StatusOr<SlotId> AddSlot(absl::string_view module,
                                  absl::string_view name, Role role);
 
   // Resolves, allocates, compares with the other ranks. Collective over every
-  // bound group; synchronizes. FailedPrecondition naming what differs, or a
-  // group that is not bound; Recipe::Resolve's errors. Can be called again
-  // after it failed.
+  // bound group; synchronizes. FailedPrecondition naming what differs or is not
+  // bound; Recipe::Resolve's errors. Can be called again after it failed.
   absl::Status Freeze();
 
   // The program's number of the coming step, >= 0; switches phases. Between
@@ -156,19 +135,16 @@ class RecipeState {
   absl::StatusOr<AmaxMessageView> AmaxMessage(absl::string_view group);
   absl::Status Update(Stream stream, const uint32_t* skip_flag = nullptr);
   // Ends a calibration: scales are made of all amaxes that Quantizer::Calibrate
-  // observed since Freeze or the last step, over the ranks. EndStep, once, for
-  // however many batches (each step more is one entry of the windows); then
-  // Check, whose error it returns: no scale was made where an amax was not
-  // finite. Synchronizes. ExportScales (amax/export_scales.h) writes them out.
+  // observed since Freeze or the last step, over the ranks (docs/inference.md).
+  // EndStep, once for however many batches, then Check, whose error it returns:
+  // no scale was made where an amax was not finite. Synchronizes.
   absl::Status CommitCalibration(Stream stream);
-  // Gives up a Pack whose reduction failed; observations are kept, and the step
-  // can be tried again.
+  // Gives up a Pack whose reduction failed; the step can be tried again.
   absl::Status CancelPack();
 
   // Back to the state before the last completed step (one level; counters and a
   // change of phase since then included), so that the survivors of a lost rank
-  // all stand at the same step. What was observed since is dropped.
-  // Synchronizes.
+  // stand at one step. What was observed since is dropped. Synchronizes.
   absl::Status RestorePrevious(Stream stream);
 
   // What the last steps could not report when they were enqueued; synchronizes.
@@ -197,9 +173,8 @@ class RecipeState {
   int64_t generation() const;
 
   size_t slot_count() const;
-  // The calls that return references end the process with a message on a slot
-  // or module that is not of this state, and before Freeze where that is
-  // required.
+  // Calls that return references end the process, with a message, on what is
+  // not of this state, and before Freeze where that is required.
   const std::string& name(SlotId slot) const;  // "layers.0.fc1/input"
   // Of the active phase; after Freeze.
   const Policy& policy(SlotId slot) const;
@@ -212,14 +187,12 @@ class RecipeState {
   AmaxGroup* amax_group(absl::string_view name) const;
   const GemmPolicy& gemm_policy(absl::string_view module, Gemm gemm) const;
 
-  // Device words of a slot whose policy is `delayed` in some phase. A slot with
-  // `current`, row or block scaling has only an amax word: a non-finite amax
-  // there raises the slot's flag, on this rank. Null pointers for the others,
-  // which observe nothing. After Freeze.
+  // Device words of a slot whose policy is `delayed` in some phase; only an
+  // amax word (for its inf or NaN) with `current`, row or block scaling. Null
+  // pointers for the others, which observe nothing. After Freeze.
   SlotView View(SlotId slot) const;
-  // The device word that holds step(), for kernels whose numbers depend on it:
-  // EndStep moves it on as part of the step (replays of a graph, too). After
-  // Freeze; null before.
+  // The device word that holds step(), for kernels whose numbers depend on it;
+  // a step moves it on (replays of a graph, too). Null before Freeze.
   const int64_t* StepWord() const;
   // Host copies, for people and tests; synchronizes.
   absl::StatusOr<float> Scale(SlotId slot, Stream stream) const;

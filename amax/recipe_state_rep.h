@@ -110,12 +110,6 @@ struct RecipeState::Rep {
   bool UpdateIsDue() const {
     return (CurrentStep() + captured_steps + 1) % update().interval == 0;
   }
-  // Whether what is held is to be skipped. On a GPU after Fetch.
-  bool HeldSkip() const {
-    return held && OwnControl(HeldView(arena->view()), 0)[0] != 0;
-  }
-  // In `arena`, from where StoreRewritten takes it.
-  void SetHeld(bool any, bool skip);
   absl::Status RequireUpdateOfParts(absl::string_view call) const;
   absl::Status EndStep(Stream stream, const uint32_t* skip_flag, bool due);
   // Puts the number of the coming step, and its phase, into force. On a GPU
@@ -143,7 +137,8 @@ struct RecipeState::Rep {
   // Around a rewrite of slots by the host that no step can undo: everything is
   // in `arena` in between, or an error, and nothing was changed.
   absl::Status FetchToRewrite(Stream stream);
-  absl::Status StoreRewritten(Stream stream);
+  // `held_skip`: what is held is to be dropped.
+  absl::Status StoreRewritten(bool held_skip, Stream stream);
   absl::Status Fail(absl::Status status) {
     failure = status;
     return status;

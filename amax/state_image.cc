@@ -132,7 +132,7 @@ absl::Status ValidateImage(const StateImage& image) {
       return Invalid(slot, "group", Quoted(slot.group), "one of `groups`");
     }
     SK_RETURN_IF_ERROR(CheckAmax(slot, "amax", slot.amax_bits));
-    SK_RETURN_IF_ERROR(CheckAmax(slot, "held", slot.held_bits));
+    SK_RETURN_IF_ERROR(CheckAmax(slot, "held_amax", slot.held_bits));
     if (slot.delayed.has_value()) {
       SK_RETURN_IF_ERROR(CheckDelayed(slot, *slot.delayed));
     }

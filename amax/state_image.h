@@ -63,16 +63,9 @@ struct SlotImage {
   std::string identity;    // of the module; empty: none
   std::string group;       // empty: not reduced in this phase
   uint32_t amax_bits = 0;  // observed by this rank since the last update
-  uint32_t held_bits = 0;  // before, and not in an update yet
+  uint32_t held_bits = 0;  // StateImage::held
   uint32_t non_finite_steps = 0;
   std::optional<DelayedImage> delayed;
-};
-
-// Of a recipe whose `update` spans steps.
-struct UpdateImage {
-  bool kept_skip = false;  // a step since the last update is to be skipped
-  // Observations wait in held_bits for the next update; to be skipped.
-  bool held = false, held_skip = false;
 };
 
 struct StateImage {
@@ -81,7 +74,12 @@ struct StateImage {
   std::string recipe_fingerprint;
   int64_t step = 0;                                   // that comes next
   int64_t updates = 0, collectives = 0, skipped = 0;  // StepCounters
-  std::optional<UpdateImage> update;
+  // Observations of the last update wait for the next one (update.staleness);
+  // and whether this rank wants those dropped.
+  bool held = false;
+  bool held_skip = false;
+  bool kept_skip = false;           // this rank's next update is to be dropped
+                                    // (update.interval)
   std::vector<std::string> groups;  // all that slots name in some phase, sorted
   std::vector<SlotImage> slots;     // sorted by NaturalLess of their names
 

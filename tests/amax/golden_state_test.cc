@@ -64,14 +64,15 @@ std::string Dump(const StateImage& image) {
       "numerics_version ", image.numerics_version, "\nfingerprint ",
       image.recipe_fingerprint, "\nstep ", image.step, "\nupdates ",
       image.updates, "\ncollectives ", image.collectives, "\nskipped ",
-      image.skipped, "\ngroups ", absl::StrJoin(image.groups, " "), "\n");
+      image.skipped, "\nheld ", image.held, image.held_skip, image.kept_skip,
+      "\ngroups ", absl::StrJoin(image.groups, " "), "\n");
   for (const SlotImage& slot : image.slots) {
     absl::StrAppendFormat(
         &text,
-        "slot %s role %s identity \"%s\" group \"%s\" amax %08X "
+        "slot %s role %s identity \"%s\" group \"%s\" amax %08X held %08X "
         "non_finite_steps %d\n",
         slot.name, Name(slot.role), slot.identity, slot.group, slot.amax_bits,
-        slot.non_finite_steps);
+        slot.held_bits, slot.non_finite_steps);
     if (!slot.delayed.has_value()) continue;
     const DelayedImage& delayed = *slot.delayed;
     absl::StrAppendFormat(&text, "  %s scale %08X measure %d capacity %d %s\n",

@@ -102,10 +102,13 @@ void RichStep(int step, RecipeState* state) {
   ASSERT_THAT(state->EndStep(Stream{}, &skip), IsOk());
 }
 
-TEST(LoadStateTest, GoingOnIsTheSameAsNotStopping) {  // J9
+class GoingOnTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GoingOnTest, IsTheSameAsNotStopping) {  // J9
+  const std::string recipe = absl::StrCat(kRichRecipe, GetParam());
   for (int stop = 0; stop <= 12; ++stop) {
-    auto whole = Frozen(kRichRecipe, kRichModules);
-    auto first = Frozen(kRichRecipe, kRichModules);
+    auto whole = Frozen(recipe, kRichModules);
+    auto first = Frozen(recipe, kRichModules);
     for (int step = 0; step < stop; ++step) {
       RichStep(step, whole.get());
       RichStep(step, first.get());
@@ -113,7 +116,7 @@ TEST(LoadStateTest, GoingOnIsTheSameAsNotStopping) {  // J9
     for (RecipeState* state : {whole.get(), first.get()}) {
       Observe(state->View({0}), FloatBits(1234));  // is pending
     }
-    auto second = Frozen(kRichRecipe, kRichModules);
+    auto second = Frozen(recipe, kRichModules);
     const LoadReport report = ValueOrDie(Load(Save(*first), second.get()));
     EXPECT_TRUE(report.same_recipe);
     EXPECT_EQ(report.ToString(), "");
@@ -128,6 +131,32 @@ TEST(LoadStateTest, GoingOnIsTheSameAsNotStopping) {  // J9
     EXPECT_EQ(ValueOrDie(second->NonFiniteSlots(Stream{})),
               ValueOrDie(whole->NonFiniteSlots(Stream{})));
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(Updates, GoingOnTest,
+                         ::testing::Values("", "update { interval: 3 }",
+                                           "update { staleness: 1 }",
+                                           "update { interval: 2 staleness: 1 "
+                                           "}"));
+
+TEST(LoadStateTest, WhatWaitsIsObservedWhereNothingMayWait) {
+  LoadReport report;
+  OneModule m = LoadedInto(DelayedRecipe("", "update { staleness: 1 }"), {8, 4},
+                           DelayedRecipe(""), &report);
+  EXPECT_EQ(m.Scale(), 56) << "4 waits";
+  EXPECT_EQ(*m.state->View(m.slots.input).amax, FloatBits(4));
+  ASSERT_THAT(m.Step(2), IsOk());
+  EXPECT_EQ(m.Window(), AsBits({8, 4}));
+}
+
+TEST(ResetObservationsTest, WhatWaitsIsDroppedToo) {
+  OneModule m = FrozenModule(DelayedRecipe("", "update { staleness: 1 }"));
+  for (float amax : {8.0f, 4.0f}) ASSERT_THAT(m.Step(amax), IsOk());
+  ASSERT_THAT(ResetObservations({"m"}, Stream{}, m.state.get()), IsOk());
+  ASSERT_THAT(m.Step(2), IsOk());
+  EXPECT_THAT(m.Window(), IsEmpty());
+  ASSERT_THAT(m.Step(1), IsOk());
+  EXPECT_EQ(m.Window(), AsBits({2}));
 }
 
 TEST(LoadStateTest, PhasesThatWereVisitedAreRemembered) {
