@@ -77,6 +77,7 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
   for (uint32_t i = 0; i < slots; ++i) {
     const ArenaLayout::Slot& slot = layout.slots[i];
     RingClass& ring_class = classes[{slot.capacity, slot.two_rings}];
+    arena.capacities_.push_back(slot.capacity);
     arena.placements_[i].ring_offset = ring_class.Place(slot.capacity);
     if (slot.two_rings) {
       arena.second_ring_[i] = static_cast<uint32_t>(
@@ -109,6 +110,7 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
 
   Sections sections;
   const size_t amax = sections.Add<uint32_t>(amax_words);
+  const size_t held = sections.Add<uint32_t>(layout.held ? amax_words : 0);
   const size_t scale = sections.Add<float>(slots);
   const size_t scale_inv = sections.Add<float>(slots);
   const size_t measure = sections.Add<uint32_t>(slots);
@@ -121,6 +123,7 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
   const size_t arrivals = sections.Add<uint64_t>(groups);
   const size_t block_sequences = sections.Add<uint32_t>(BlockCount(slots));
   const size_t step = sections.Add<StepState>(1);
+  const size_t kept_skip = sections.Add<uint32_t>(1);
   const size_t messages = sections.Add<uint32_t>(message_words);
   arena.head_bytes_ = sections.bytes();
   const size_t rings = sections.Add<uint32_t>(ring_words);
@@ -142,6 +145,7 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
   view.slots = slots;
   view.groups = groups;
   at(amax, view.amax);
+  if (layout.held) at(held, view.held);
   at(scale, view.scale);
   at(scale_inv, view.scale_inv);
   at(measure, view.measure);
@@ -154,6 +158,7 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
   at(arrivals, view.arrivals);
   at(block_sequences, view.block_sequences);
   at(step, view.step);
+  at(kept_skip, view.kept_skip);
   at(messages, view.messages);
   at(rings, view.rings);
   arena.device_ = allocator->device();

@@ -1,10 +1,11 @@
 // Arena: one allocation for all amax state, cut into contiguous sections.
 //
-// Sections, each aligned to 256 bytes: amax, scale, scale_inv, measure,
-// descriptors, histories, flags, undo records, groups, step, messages, rings
-// (with their maxima). Addresses never move while the Arena lives. In
-// host memory everything but the rings is initialized (zero; scale and
-// scale_inv 1); ring words are read only after they were written.
+// Sections, each aligned to 256 bytes: amax, held amax (where asked for),
+// scale, scale_inv, measure, descriptors, histories, flags, undo records,
+// groups, step, messages, rings (with their maxima). Addresses never move while
+// the Arena lives. In host memory everything but the rings is initialized
+// (zero; scale and scale_inv 1); ring words are read only after they were
+// written.
 //
 // Two arenas of one layout differ in nothing but where they lie: a state on a
 // GPU keeps a second one in host memory, on which everything that is not a step
@@ -41,6 +42,7 @@ struct ArenaLayout {
   std::vector<Slot> slots;
   // Words per group's message, control words included, in the largest phase.
   std::vector<uint32_t> message_words;
+  bool held = false;  // observations are held back for a step
 };
 
 class Arena {
@@ -67,6 +69,8 @@ class Arena {
   uint32_t RingOffset(uint32_t slot, int ring) const {
     return placements_[slot].ring_offset + (ring == 0 ? 0 : second_ring_[slot]);
   }
+  // Of the slot's longest window.
+  uint32_t Capacity(uint32_t slot) const { return capacities_[slot]; }
   uint32_t MessageOffset(uint32_t group) const {
     return group_placements_[group].message_offset;
   }
@@ -87,6 +91,7 @@ class Arena {
   size_t head_bytes_ = 0;
   ArenaView view_;
   std::vector<SlotDescriptor> placements_;
+  std::vector<uint32_t> capacities_;
   std::vector<uint32_t> second_ring_;  // words from ring 0 to ring 1
   std::vector<GroupDescriptor> group_placements_;
 };

@@ -8,12 +8,16 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "amax/update.h"
+#include "base/text.h"
 
 namespace scalekeeper {
 namespace {
 
 std::string DescribeSlot(const SlotTable& table, int32_t slot) {
   std::vector<std::string> parts;
+  if (!table.identity(slot).empty()) {
+    parts.push_back(absl::StrCat("identity ", Quoted(table.identity(slot))));
+  }
   for (int phase = 0; phase < table.phases(); ++phase) {
     const Policy& policy = table.policies(slot)[static_cast<size_t>(phase)];
     const uint32_t group = table.group(phase, slot);
@@ -84,12 +88,14 @@ uint64_t GroupFingerprint(const Recipe& recipe, const SlotTable& table,
                                                       : absl::string_view());
     }
     hash = HashBytes(hash, table.name(slot));
+    hash = HashBytes(hash, table.identity(slot));
     hash = MixBits(hash ^ policies[table.policy_set(slot)]);
     hash = MixBits(hash ^ groups);
   }
   for (int32_t slot : table.synced_slots()) {
     if (!IsSyncedOver(table, slot, group)) continue;
     hash = HashBytes(hash, table.name(slot));
+    hash = HashBytes(hash, table.identity(slot));
     hash = MixBits(hash ^ policies[table.policy_set(slot)]);
   }
   return hash;

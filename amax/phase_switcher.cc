@@ -35,6 +35,21 @@ bool MeasuresFirst(const Policy& policy) {
   return policy.delayed.first_step == FirstStep::kMeasure;
 }
 
+bool AnyHasLength(const std::vector<Policy>& policies, uint32_t length) {
+  return std::any_of(policies.begin(), policies.end(), [&](const Policy& p) {
+    return IsDelayed(p) &&
+           p.delayed.amax_history_len == static_cast<int64_t>(length);
+  });
+}
+
+// All but the length of the window.
+void DescribeScale(const ScaleOptions& options, SlotDescriptor* descriptor) {
+  descriptor->format_max = FormatMax(options.format);
+  descriptor->margin = static_cast<uint8_t>(options.margin);
+  descriptor->algo_value = static_cast<uint8_t>(options.algo);
+  descriptor->non_finite_value = static_cast<uint8_t>(options.non_finite);
+}
+
 // Whether going from `a` to `b` leaves window, maxima and scale as they are.
 bool SameWindow(const SlotDescriptor& a, const SlotDescriptor& b) {
   return a.use == b.use && a.history_len == b.history_len &&
@@ -80,29 +95,17 @@ PhaseSwitcher::PhaseSwitcher(const SlotTable* table, const Arena* arena,
   if (table->phases() > 1) backups_.resize(arena->view().slots);
   const ArenaView& view = arena->view();
   for (uint32_t i = 0; i < view.slots; ++i) {
-    const std::vector<Policy>& policies =
-        table->policies(table->arena_slots()[i]);
-    const Policy policy = DelayedPolicy(policies, phase);
-    SlotDescriptor descriptor = arena->Placement(i);
-    Describe(policy, &descriptor);
-    descriptor.use = UseOf(policies[static_cast<size_t>(phase)]);
-    view.descriptors[i] = descriptor;
-    view.measure[i] = MeasuresFirst(policy) ? 1 : 0;
-    view.histories[i].cursor = FirstPosition(i, descriptor.history_len);
+    view.descriptors[i] = arena->Placement(i);
+    LoadSlot(i, phase, /*image=*/nullptr);
   }
   PlaceMessages(phase);
 }
 
 void PhaseSwitcher::Describe(const Policy& policy,
                              SlotDescriptor* descriptor) const {
-  descriptor->history_len =
-      static_cast<uint32_t>(policy.delayed.amax_history_len);
-  descriptor->format_max = FormatMax(policy.format);
-  descriptor->margin = static_cast<uint8_t>(policy.delayed.margin);
-  descriptor->algo_value =
-      static_cast<uint8_t>(policy.delayed.amax_compute_algo);
-  descriptor->non_finite_value =
-      static_cast<uint8_t>(policy.delayed.non_finite_amax);
+  const ScaleOptions options = ScaleOptionsOf(policy);
+  DescribeScale(options, descriptor);
+  descriptor->history_len = options.history_len;
 }
 
 void PhaseSwitcher::PlaceMessages(int phase) {
@@ -159,6 +162,75 @@ void PhaseSwitcher::SwitchTo(int phase) {
   previous_phase_ = active_phase_;
   active_phase_ = phase;
   switched_ = true;
+}
+
+void PhaseSwitcher::Load(int phase, absl::Span<const SlotImage* const> images) {
+  for (uint32_t i = 0; i < arena_->view().slots; ++i) {
+    LoadSlot(i, phase, images[i]);
+  }
+  // Graphs that were captured in the phase stay good.
+  if (phase != active_phase_) PlaceMessages(phase);
+  active_phase_ = phase;
+  switched_ = false;
+}
+
+void PhaseSwitcher::ResetSlot(uint32_t slot) {
+  LoadSlot(slot, active_phase_, /*image=*/nullptr);
+  switched_ = false;
+}
+
+void PhaseSwitcher::LoadSlot(uint32_t slot, int phase, const SlotImage* image) {
+  const ArenaView& view = arena_->view();
+  const int32_t id = table_->arena_slots()[slot];
+  const std::vector<Policy>& policies = table_->policies(id);
+  const Policy policy = DelayedPolicy(policies, phase);
+  const bool measure_first = MeasuresFirst(policy);
+  SlotDescriptor next = view.descriptors[slot];
+  Describe(policy, &next);
+  next.use = UseOf(policies[static_cast<size_t>(phase)]);
+  next.ring_offset = arena_->RingOffset(slot, 0);
+  rings_[slot] = 0;
+
+  const DelayedImage nothing;
+  const DelayedImage* delayed = nullptr;
+  if (image != nullptr && image->delayed && table_->delayed_in_some_phase(id)) {
+    delayed = &*image->delayed;
+  }
+  SlotDescriptor saved = next;
+  if (delayed != nullptr && delayed->options.has_value()) {
+    DescribeScale(*delayed->options, &saved);
+    if (next.use != SlotUse::kDelayed) {
+      if (AnyHasLength(policies, delayed->options->history_len)) {
+        saved.history_len = delayed->options->history_len;
+      }
+      next = saved;
+    }
+  }
+  const DelayedImage& from = delayed == nullptr ? nothing : *delayed;
+  const RingView ring = RingOf(view, next);
+  SlotHistory history;
+  history.cursor = FirstPosition(slot, ring.len);
+  const size_t kept = std::min<size_t>(from.window.size(), ring.len);
+  for (size_t i = from.window.size() - kept; i < from.window.size(); ++i) {
+    Push(ring, history, from.window[i]);
+  }
+  RebuildMaxima(ring, history);
+  view.histories[slot] = history;
+  view.descriptors[slot] = next;
+  view.amax[next.amax_index] = image == nullptr ? 0 : image->amax_bits;
+  if (view.held != nullptr) {
+    view.held[next.amax_index] = image == nullptr ? 0 : image->held_bits;
+  }
+  view.non_finite_steps[slot] = image == nullptr ? 0 : image->non_finite_steps;
+  SetScale(view, slot, FloatFromBits(from.scale_bits));
+  const bool as_new = delayed == nullptr ||
+                      (next.use == SlotUse::kDelayed && from.window.empty() &&
+                       from.scale_bits == nothing.scale_bits);
+  view.measure[slot] = (as_new ? measure_first : from.measure) ? 1 : 0;
+  if (saved.format_max != next.format_max) {
+    view.descriptors[slot] = saved;
+    ChangeSlot(view, slot, next, /*remake_scale=*/true, measure_first);
+  }
 }
 
 bool PhaseSwitcher::Revert() {

@@ -4,8 +4,9 @@
 // groups' messages, never an address. What happens to a slot's window and scale
 // is ChangeSlot of amax/update.h. A slot that is not `delayed` in a phase, but
 // in another, keeps its window and scale for later and its place in its group's
-// message: with its amax when it is watched (`current`: inf and NaN raise the
-// flag on all ranks), else with 0. A slot that is never delayed is in no group.
+// message: with its amax when it is watched (`current`, row or block scaling:
+// inf and NaN raise the flag on all ranks), else with 0. A slot that is never
+// delayed is in no group, and raises its flag on this rank alone.
 //
 // Until the next update completes, a switch can be reverted exactly: several
 // switches between two updates have the effect of the last one alone.
@@ -17,8 +18,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "amax/arena.h"
 #include "amax/slot_table.h"
+#include "amax/state_image.h"
 
 namespace scalekeeper {
 
@@ -40,6 +43,14 @@ class PhaseSwitcher {
   // An update has completed in the active phase.
   void Commit() { switched_ = false; }
 
+  // Puts `phase` into force with what `images` say, one per slot of the arena;
+  // null: as a new slot. What was saved under other options becomes what it
+  // would have at a change of phase; a slot that is not delayed in `phase`
+  // keeps what it had. Nothing can be reverted then.
+  void Load(int phase, absl::Span<const SlotImage* const> images);
+  // Makes the slot of the arena a new one, in the active phase.
+  void ResetSlot(uint32_t slot);
+
  private:
   struct Backup {
     SlotDescriptor descriptor;
@@ -53,6 +64,7 @@ class PhaseSwitcher {
   // into force, is `policy`.
   void Describe(const Policy& policy, SlotDescriptor* descriptor) const;
   void PlaceMessages(int phase);
+  void LoadSlot(uint32_t slot, int phase, const SlotImage* image);
 
   const SlotTable* table_ = nullptr;
   const Arena* arena_ = nullptr;

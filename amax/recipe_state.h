@@ -19,6 +19,12 @@
 // groups fails, no slot of this rank is updated and the groups after it are not
 // joined. Nothing is allocated in a step.
 //
+// The recipe's `update` makes steps cheaper: with an interval most of them only
+// count (a skip_flag of one drops the interval), RestorePrevious goes back to
+// before the last update; with staleness an EndStep begins the reduction that
+// the next one finishes, on a stream of its own, and SetStep, where it changes
+// anything, finishes it first (a collective, then).
+//
 // Groups are named in the recipe (amax_reduction) and bound to communicators in
 // the options. Freeze joins every bound group once and compares the recipe and
 // that group's slots; when they differ, or one rank has an error of its own,
@@ -33,22 +39,18 @@
 // a slot keeps its scale and the newest amaxes of its window; margin, algorithm
 // and group count from the next update on. If the format changes, the scale is
 // made anew from the window at once, or, when that is empty, first_step decides
-// as for a new slot. A slot that is not `delayed` in a phase keeps scale and
-// window for later. With `current`, row or block scaling it is watched: it
-// observes, and when it is delayed in another phase it stays in its group, so
-// that an inf or NaN raises its flag on all ranks; one that is never delayed is
-// not reduced and raises its flag on this rank alone. Otherwise it contributes
-// 0.
+// as for a new slot. What a slot does that is not `delayed` in a phase:
+// amax/phase_switcher.h.
 //
 // On a GPU a step is queued: EndStep returns before it has run, and can be
 // captured in a CUDA graph, the first one included. Its Status covers what is
 // known by then; Check (or the next EndStep) tells the rest, and step() and
-// counters() are those of the host until a call that synchronizes. Replays of a
-// graph move the state on without the host: call SetStep between them where the
-// recipe has phases, and capture anew after a change of phase (an old graph
-// does nothing and is reported). Calls that say so synchronize; a change of
-// phase does, and copies the state to the host and back. How GPUs exchange:
-// options.exchange, Describe, amax/nccl_communicator.h.
+// counters() are those of the host until a call that synchronizes (those that
+// say so, and a change of phase). Replays of a graph move the state on without
+// the host: call SetStep between them where the recipe has phases, and capture
+// anew after a change of phase (an old graph does nothing and is reported).
+//
+// Whole states, for checkpoints: amax/load_state.h.
 //
 // Example:
 //   SK_ASSIGN_OR_RETURN(Recipe recipe, Recipe::Load("delayed_hybrid"));
@@ -65,7 +67,6 @@
 #define SCALEKEEPER_AMAX_RECIPE_STATE_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -74,45 +75,18 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "amax/communicator.h"
-#include "amax/exchange.h"
+#include "amax/recipe_state_options.h"
+#include "amax/slot_id.h"
 #include "amax/slot_view.h"
-#include "base/buffer.h"
 #include "base/device.h"
 #include "recipe/recipe.h"
 
 namespace scalekeeper {
 
 class AmaxGroup;
-
-// Names a slot in the order of AddModule / AddSlot calls; stays valid until the
-// RecipeState is destroyed.
-struct SlotId {
-  int32_t value = -1;
-  friend bool operator==(SlotId a, SlotId b) { return a.value == b.value; }
-};
-
-struct ModuleSlots {
-  SlotId input, weight, grad;
-  SlotId slot(Role role) const {
-    return role == Role::kInput ? input : role == Role::kWeight ? weight : grad;
-  }
-};
-
-struct RecipeStateOptions {
-  Device device;
-  Allocator* allocator = nullptr;  // null: the device's default
-  // Group name -> this rank's communicator, borrowed. With an empty map every
-  // group is this process alone; otherwise each enabled group, and each
-  // amax_group that a policy names, must be bound.
-  std::map<std::string, Communicator*> groups;
-  // Between GPUs; RecipeState::Describe tells what was chosen.
-  Exchange exchange = Exchange::kAuto;
-  // The process only infers, from beginning to end: its quantizers observe
-  // nothing, and make row-wise data alone where they make any
-  // (quantizer/inference_guard.h is the same for a part of a program).
-  bool inference = false;
-};
+namespace internal {
+struct StateAccess;
+}
 
 // What a group sends per step: reduce `data` with uint32 max over the group.
 struct AmaxMessageView {
@@ -135,8 +109,10 @@ class RecipeState {
   // Declares a linear layer (three slots), or one more slot (an attention's s,
   // o, dp): it takes the policy that `module` gets for `role`, and is called
   // "module/name". InvalidArgument on an empty or repeated name, or one with
-  // control characters.
-  absl::StatusOr<ModuleSlots> AddModule(absl::string_view module);
+  // control characters. `identity` says what a module is where its name does
+  // not ("expert 12" as "local_experts.0"): ranks of a group compare it.
+  absl::StatusOr<ModuleSlots> AddModule(absl::string_view module,
+                                        absl::string_view identity = "");
   // A family of layers, the experts of a mixture: modules "family.0" to
   // "family.<count - 1>", or "family.0.suffix" and so on; all of them or none.
   // Their slots lie in the order of the numbers, "experts.2" before
@@ -162,6 +138,13 @@ class RecipeState {
   // any rank of a group drops that group's observations on all of its ranks
   // (and raises no flag for them); unreduced slots follow this rank's word.
   absl::Status EndStep(Stream stream, const uint32_t* skip_flag = nullptr);
+
+  // Whether the coming EndStep makes scales of amaxes, or begins to: each does
+  // but under the recipe's update.interval.
+  bool UpdateIsDue() const;
+  // update.staleness: makes the stream wait for the reduction that EndStep left
+  // running on a stream of its own, as the end of a CUDA graph must.
+  absl::Status JoinReduction(Stream stream);
 
   // The parts, for a stack that owns its collectives: Pack, reduce
   // AmaxMessage(group) of each group with uint32 max, Update; observe nothing
@@ -237,6 +220,7 @@ class RecipeState {
                                                Stream stream) const;
 
  private:
+  friend struct internal::StateAccess;  // of the functions on whole states
   struct Rep;
   explicit RecipeState(std::unique_ptr<Rep> rep);
   std::unique_ptr<Rep> rep_;

@@ -15,6 +15,16 @@
 
 namespace scalekeeper {
 
+std::vector<uint32_t> internal::EntriesOf(const RingView& ring,
+                                          const SlotHistory& history) {
+  std::vector<uint32_t> entries;
+  entries.reserve(history.count);
+  for (uint32_t age = history.count; age-- > 0;) {
+    entries.push_back(ring.at(PositionOfAge(ring, history, age)));
+  }
+  return entries;
+}
+
 std::vector<std::string> RecipeState::Rep::DisagreeingGroups() const {
   std::vector<std::string> names;
   for (uint32_t g = 0; g < arena->view().groups; ++g) {
@@ -139,11 +149,7 @@ absl::StatusOr<std::vector<uint32_t>> RecipeState::Window(SlotId slot,
   SK_RETURN_IF_ERROR(CopyToHost(device, words.data(), ring.words,
                                 words.size() * sizeof(uint32_t), stream));
   ring.words = words.data();
-  std::vector<uint32_t> window;
-  for (uint32_t age = history.count; age-- > 0;) {
-    window.push_back(ring.at(PositionOfAge(ring, history, age)));
-  }
-  return window;
+  return internal::EntriesOf(ring, history);
 }
 
 }  // namespace scalekeeper

@@ -44,6 +44,7 @@ uint32_t SlotTable::ModuleIndex(absl::string_view module) {
   if (inserted) {
     modules_.emplace_back(module);
     is_layer_.push_back(false);
+    identities_.emplace_back();
   }
   return it->second;
 }
@@ -102,9 +103,12 @@ absl::StatusOr<int32_t> SlotTable::AddModules(absl::string_view family,
   return first;
 }
 
-absl::StatusOr<int32_t> SlotTable::AddModule(absl::string_view module) {
+absl::StatusOr<int32_t> SlotTable::AddModule(absl::string_view module,
+                                             absl::string_view identity) {
   SK_RETURN_IF_ERROR(CheckNewModule(module));
+  SK_RETURN_IF_ERROR(CheckName("AddModule", "identity", identity));
   const uint32_t index = ModuleIndex(module);
+  identities_[index] = std::string(identity);
   is_layer_[index] = true;
   const int32_t first = static_cast<int32_t>(slots_.size());
   for (Role role : kRoles) {

@@ -33,8 +33,10 @@ namespace scalekeeper {
 class SlotTable {
  public:
   // The first of three slots (input, weight, grad, in this order).
-  // InvalidArgument on an empty or repeated name.
-  absl::StatusOr<int32_t> AddModule(absl::string_view module);
+  // InvalidArgument on an empty or repeated name. `identity`: what the module
+  // is, where the name does not tell; ranks compare it.
+  absl::StatusOr<int32_t> AddModule(absl::string_view module,
+                                    absl::string_view identity = "");
   // Modules "family.0" ... ("family.0.suffix" ...), one behind the other; the
   // first slot. All or none.
   absl::StatusOr<int32_t> AddModules(absl::string_view family, int count,
@@ -49,6 +51,13 @@ class SlotTable {
   size_t size() const { return slots_.size(); }
   const std::string& name(int32_t slot) const { return Get(slot).name; }
   Role role(int32_t slot) const { return Get(slot).role; }
+  const std::string& module(int32_t slot) const {
+    return modules_[Get(slot).module];
+  }
+  const std::vector<std::string>& modules() const { return modules_; }
+  const std::string& identity(int32_t slot) const {
+    return identities_[Get(slot).module];
+  }
 
   // After Resolve.
   int phases() const { return resolved_->phases(); }
@@ -107,7 +116,8 @@ class SlotTable {
             std::vector<int32_t>* slots) const;
 
   std::vector<std::string> modules_;
-  std::vector<bool> is_layer_;  // by AddModule, parallel to modules_
+  std::vector<bool> is_layer_;           // by AddModule, parallel to modules_
+  std::vector<std::string> identities_;  // parallel to modules_
   absl::flat_hash_map<std::string, uint32_t> module_index_;
   absl::flat_hash_set<std::string> slot_names_;
   std::vector<Slot> slots_;

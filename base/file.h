@@ -26,6 +26,12 @@ absl::StatusOr<std::string> ReadFile(
 // it is.
 absl::Status WriteFile(const std::string& path, absl::string_view contents);
 
+// The same, and on stable storage when it returns: what was there before, or
+// all of the new contents, whatever ends the process or the machine meanwhile.
+// A process that is killed may leave its temporary file ("<path>.tmp.<pid>").
+absl::Status WriteFileDurably(const std::string& path,
+                              absl::string_view contents);
+
 // Whether both paths exist and name the same file.
 bool SameFile(const std::string& a, const std::string& b);
 

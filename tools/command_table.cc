@@ -15,6 +15,8 @@ constexpr Command kCommands[] = {
     {"presets", "list the recipes that come along, or print one", RunPresets},
     {"diff", "compare what two recipes do", RunDiff},
     {"fingerprint", "print the fingerprint that ranks compare", RunFingerprint},
+    {"import", "turn another stack's options or state into ours", RunImport},
+    {"inspect", "show a saved state, or compare two", RunInspect},
     {"quantize", "quantize a tensor of a file", RunQuantize},
     {"simulate", "replay recorded amaxes under a recipe", RunSimulate},
 };

@@ -19,6 +19,10 @@ int RunDiff(absl::Span<const std::string> args, std::ostream& out,
             std::ostream& err);
 int RunFingerprint(absl::Span<const std::string> args, std::ostream& out,
                    std::ostream& err);
+int RunImport(absl::Span<const std::string> args, std::ostream& out,
+              std::ostream& err);
+int RunInspect(absl::Span<const std::string> args, std::ostream& out,
+               std::ostream& err);
 int RunQuantize(absl::Span<const std::string> args, std::ostream& out,
                 std::ostream& err);
 int RunSimulate(absl::Span<const std::string> args, std::ostream& out,

@@ -1,7 +1,7 @@
-#include <map>
 #include <vector>
 
 #include "recipe/recipe.h"
+#include "recipe/recipe_diff.h"
 #include "tools/command.h"
 #include "tools/commands.h"
 #include "tools/flag_set.h"
@@ -29,32 +29,12 @@ int RunDiff(absl::Span<const std::string> args, std::ostream& out,
     }
     recipes.push_back(*std::move(recipe));
   }
-  std::map<std::string, const EffectiveField*> in_a, in_b;
-  for (const EffectiveField& f : recipes[0].effective_fields()) {
-    in_a[f.path] = &f;
+  const std::vector<FieldDifference> differences =
+      DifferingFields(recipes[0], recipes[1]);
+  for (const FieldDifference& difference : differences) {
+    out << Describe(difference) << "\n";
   }
-  for (const EffectiveField& f : recipes[1].effective_fields()) {
-    in_b[f.path] = &f;
-  }
-  bool differ = false;
-  for (const EffectiveField& a : recipes[0].effective_fields()) {
-    const auto b = in_b.find(a.path);
-    if (b == in_b.end()) {
-      if (a.is_default) continue;
-      out << a.path << ": " << a.value << " -> (none)\n";
-    } else if (a.value != b->second->value) {
-      out << a.path << ": " << a.value << " -> " << b->second->value << "\n";
-    } else {
-      continue;
-    }
-    differ = true;
-  }
-  for (const EffectiveField& b : recipes[1].effective_fields()) {
-    if (b.is_default || in_a.count(b.path) != 0) continue;
-    out << b.path << ": (none) -> " << b.value << "\n";
-    differ = true;
-  }
-  return differ ? kExitFindings : kExitOk;
+  return differences.empty() ? kExitOk : kExitFindings;
 }
 
 }  // namespace scalekeeper

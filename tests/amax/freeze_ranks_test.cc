@@ -59,6 +59,32 @@ TEST(FreezeTest, PipelineStagesInOneGroupAreRefusedAndPerStageWork) {  // I8
   ExpectAllOk(second.Freeze());
 }
 
+TEST(FreezeTest, DifferentExpertsBehindOneNameAreTold) {
+  const auto freeze = [](const std::vector<std::string>& identities) {
+    const auto group = CreateInProcessCommunicators(2);
+    std::vector<absl::Status> statuses(2);
+    RunRanks(2, [&](int rank) {
+      const size_t r = static_cast<size_t>(rank);
+      RecipeStateOptions options;
+      options.groups["default"] = group[r].get();
+      auto state = MakeState(DelayedRecipe(""), options);
+      EXPECT_THAT(state->AddModule("local_experts.0", identities[r]), IsOk());
+      statuses[r] = state->Freeze();
+    });
+    return statuses;
+  };
+  for (const absl::Status& status : freeze({"expert 0", "expert 8"})) {
+    EXPECT_THAT(status, StatusIs(kFailedPrecondition,
+                                 AllOf(HasSubstr("\"local_experts.0/input\""),
+                                       HasSubstr("identity \"expert 0\""),
+                                       HasSubstr("identity \"expert 8\""))));
+  }
+  ExpectAllOk(freeze({"expert 8", "expert 8"}));
+  EXPECT_THAT(MakeState(DelayedRecipe(""))->AddModule("m", "a\nb"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("identity \"a\\nb\"")));
+}
+
 TEST(FreezeTest, RecipesThatDifferAreNamedOnEveryRank) {
   Job job(2, {DelayedRecipe("margin: 1"), DelayedRecipe("margin: 2")},
           {{"a"}, {"a"}});

@@ -27,6 +27,15 @@ TEST(FileTest, WhatIsWrittenIsRead) {
   EXPECT_THAT(ReadFile(Path("bytes"), 5), IsOkAndHolds(bytes));
 }
 
+TEST(FileTest, DurablyIsTheSameOtherwise) {
+  ASSERT_THAT(WriteFile(Path("durable"), "old"), IsOk());
+  ASSERT_THAT(WriteFileDurably(Path("durable"), "new"), IsOk());
+  EXPECT_THAT(ReadFile(Path("durable")), IsOkAndHolds("new"));
+  EXPECT_THAT(WriteFileDurably("/no/such/folder/x", "y"),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("/no/such/folder/x: cannot be written")));
+}
+
 TEST(FileTest, LinksAreFollowedAndStay) {
   ASSERT_THAT(WriteFile(Path("real"), "old"), IsOk());
   ASSERT_EQ(chmod(Path("real").c_str(), 0600), 0);
