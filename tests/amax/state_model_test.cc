@@ -218,27 +218,32 @@ class Walk {
         model_.ClearFlags();
         return "ClearFlags";
       case 15:
-        Load(known_);
-        return "save, load";
-      case 16:
+        if (Below(random_, 2) != 0) return Step();  // loads take time
+        if (Below(random_, 2) == 0) {
+          Load(known_);
+          return "save, load";
+        }
         Load(&recipes_[Below(random_, Count())]);
         return "save, load under another recipe";
-      case 17:
+      case 16:
         snapshot_ = ValueOrDie(ScaleSnapshot::Take(*state_, Stream{}));
         snapshot_scales_.clear();
         for (const auto& [name, slot] : model_.slots()) {
           snapshot_scales_[ids_[name].value] = slot.delayed.scale;
         }
         return "snapshot";
-      case 18:
-        if (Below(random_, 4) == 0) return ResetOne();
-        [[fallthrough]];
+      case 17:
+        return Below(random_, 4) == 0 ? ResetOne() : Step();
       default:
-        EXPECT_THAT(state_->EndStep(Stream{}), IsOk());
-        model_.EndStep(/*skip=*/false);
-        observed_.clear();
-        return "step";
+        return Step();
     }
+  }
+
+  std::string Step() {
+    EXPECT_THAT(state_->EndStep(Stream{}), IsOk());
+    model_.EndStep(/*skip=*/false);
+    observed_.clear();
+    return "step";
   }
 
   std::string Fail() {
