@@ -1,11 +1,8 @@
 #include "amax/nccl_launcher.h"
 
-#include <cstdlib>
 #include <cstring>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "amax/nccl_status.h"
 #include "amax/rendezvous.h"
 #include "base/cuda/device_guard_cuda.h"
@@ -13,36 +10,16 @@
 #include "nccl.h"
 
 namespace scalekeeper {
-namespace {
-
-absl::StatusOr<std::string> Variable(const char* name) {
-  const char* const value = std::getenv(name);
-  if (value != nullptr && *value != '\0') return std::string(value);
-  return absl::NotFoundError(absl::StrCat(
-      name,
-      ": not set; want RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and "
-      "MASTER_PORT, as a launcher sets them"));
-}
-
-absl::StatusOr<int> Number(const char* name, int low, int high) {
-  SK_ASSIGN_OR_RETURN(const std::string text, Variable(name));
-  int value = 0;
-  if (!absl::SimpleAtoi(text, &value) || value < low || value > high) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": got \"", text, "\", want ", low, "..", high));
-  }
-  return value;
-}
-
-}  // namespace
 
 absl::StatusOr<LauncherVariables> ReadLauncherVariables() {
+  SK_ASSIGN_OR_RETURN(const MeetingPoint point, MeetingPointFromEnvironment());
   LauncherVariables job;
-  SK_ASSIGN_OR_RETURN(job.size, Number("WORLD_SIZE", 1, 1 << 20));
-  SK_ASSIGN_OR_RETURN(job.rank, Number("RANK", 0, job.size - 1));
-  SK_ASSIGN_OR_RETURN(job.local_rank, Number("LOCAL_RANK", 0, job.size - 1));
-  SK_ASSIGN_OR_RETURN(job.address, Variable("MASTER_ADDR"));
-  SK_ASSIGN_OR_RETURN(job.port, Number("MASTER_PORT", 1, 65535));
+  job.size = point.size;
+  job.rank = point.rank;
+  job.address = point.address;
+  job.port = point.port;
+  SK_ASSIGN_OR_RETURN(job.local_rank,
+                      NumberFromEnvironment("LOCAL_RANK", 0, job.size - 1));
   return job;
 }
 

@@ -3,6 +3,7 @@
 load("//third_party:bazel_shims.bzl", "coverage_shim", "rules_cc_shim")
 load("//third_party:system_abseil.bzl", "system_abseil")
 load("//third_party/cuda:system_cuda.bzl", "system_cuda")
+load("//third_party/gloo:system_gloo.bzl", "system_gloo")
 
 def _have(name):
     return native.existing_rule(name) != None
@@ -45,3 +46,5 @@ def scalekeeper_repositories():
         system_abseil(name = "abseil-cpp")
     if not _have("scalekeeper_cuda"):
         system_cuda(name = "scalekeeper_cuda")
+    if not _have("scalekeeper_gloo"):
+        system_gloo(name = "scalekeeper_gloo")

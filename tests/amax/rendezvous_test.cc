@@ -5,12 +5,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/free_port.h"
 #include "tests/testing/rank_threads.h"
 #include "tests/testing/status_matchers.h"
 
@@ -19,20 +21,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-// A port that was free a moment ago.
-int FreePort() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), length), 0);
-  EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length),
-            0);
-  ::close(fd);
-  return ntohs(address.sin_port);
-}
 
 MeetingPoint Point(int rank, int size, int port) {
   MeetingPoint point;
@@ -123,6 +111,55 @@ TEST(RendezvousTest, APortInUseIsNamed) {
               StatusIs(absl::StatusCode::kUnavailable,
                        HasSubstr("port " + std::to_string(port))));
   ::close(fd);
+}
+
+TEST(ExchangeTest, EveryRankGetsTheBytesOfAll) {
+  const int port = FreePort();
+  char directory[] = "/tmp/scalekeeper.XXXXXX";
+  ASSERT_NE(::mkdtemp(directory), nullptr);
+  RunRanks(4, [&](int rank) {
+    const std::string mine(static_cast<size_t>(rank) * 1000,
+                           static_cast<char>('a' + rank));
+    const auto all =
+        ::testing::ElementsAre("", std::string(1000, 'b'),
+                               std::string(2000, 'c'), std::string(3000, 'd'));
+    EXPECT_THAT(
+        ExchangeThroughRank0(Point(rank, 4, port), absl::Seconds(20), mine),
+        IsOkAndHolds(all));
+    EXPECT_THAT(
+        ExchangeThroughFiles(directory, "x", rank, 4, absl::Seconds(20), mine),
+        IsOkAndHolds(all));
+  });
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(::unlink((directory + ("/x." + std::to_string(rank))).c_str()),
+              0);
+  }
+  EXPECT_EQ(::rmdir(directory), 0) << "no draft is left";
+}
+
+TEST(ExchangeTest, ARankThatComesForSomethingElseDoesNotCount) {
+  const int port = FreePort();
+  RunRanks(2, [&](int rank) {
+    if (rank == 0) {
+      EXPECT_THAT(
+          ExchangeThroughRank0(Point(0, 2, port), absl::Seconds(1), "mine"),
+          StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("rank 1")));
+    } else {
+      std::string bytes = "mine";
+      EXPECT_THAT(ShareFromRank0(Point(1, 2, port), absl::Seconds(1), &bytes),
+                  StatusIs(absl::StatusCode::kUnavailable,
+                           HasSubstr("ended the connection")));
+    }
+  });
+}
+
+TEST(LocalAddressTest, IsTheOneTowardsTheMeetingPoint) {
+  EXPECT_THAT(LocalAddressTowards(Point(1, 2, 80)), IsOkAndHolds("127.0.0.1"));
+  MeetingPoint nowhere = Point(1, 2, 80);
+  nowhere.address = "no such host";
+  EXPECT_THAT(
+      LocalAddressTowards(nowhere),
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("\"no such host\"")));
 }
 
 }  // namespace

@@ -267,7 +267,7 @@ TEST(AllGatherTest, GivesTheColumnWiseCopyOfAllRows) {
   }
 }
 
-TEST(AllGatherTest, RanksWithDifferentScalesAreRefusedOnAll) {
+TEST(AllGatherTest, RanksWithDifferentScalesAreRefusedOnAll) {  // I5
   auto group = CreateInProcessCommunicators(2);
   RunRanks(2, [&](int rank) {
     Rig rig("format: E4M3 current {}");

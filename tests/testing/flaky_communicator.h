@@ -1,8 +1,10 @@
-// A Communicator that fails or delays chosen collectives. Test only.
+// A Communicator that fails, delays, loses or changes chosen collectives. Test
+// only.
 //
 // A failing call returns Aborted and leaves the data alone. By default the
 // other ranks are not told (they run into their deadline); with `join` the
-// inner collective takes place and only this rank's result is lost.
+// inner collective takes place and only this rank's result is lost. A dropped
+// call never reaches the others and returns when its deadline is over.
 #ifndef SCALEKEEPER_TESTS_TESTING_FLAKY_COMMUNICATOR_H_
 #define SCALEKEEPER_TESTS_TESTING_FLAKY_COMMUNICATOR_H_
 
@@ -24,6 +26,10 @@ class FlakyCommunicator : public Communicator {
   // Counted from 0, over all calls of this object; -1: none.
   int64_t fail_call = -1;
   bool join = false;
+  int64_t drop_call = -1;
+  absl::Duration drop_deadline = absl::Milliseconds(100);
+  // This rank brings one word more than it was asked to.
+  int64_t wrong_size_call = -1;
   // Before each call.
   absl::Duration delay;
   // Sees, and may change, what this rank sends.
@@ -44,6 +50,17 @@ class FlakyCommunicator : public Communicator {
         (void)inner_->AllReduceMax(absl::MakeSpan(lost), stream);
       }
       return absl::AbortedError(absl::StrCat("injected into call ", call));
+    }
+    if (call == drop_call) {
+      std::this_thread::sleep_for(absl::ToChronoNanoseconds(drop_deadline));
+      return absl::DeadlineExceededError(
+          absl::StrCat("dropped call ", call, ": no answer within ",
+                       absl::FormatDuration(drop_deadline)));
+    }
+    if (call == wrong_size_call) {
+      std::vector<uint32_t> longer(data.begin(), data.end());
+      longer.push_back(0);
+      return inner_->AllReduceMax(absl::MakeSpan(longer), stream);
     }
     if (tamper) tamper(call, data);
     return inner_->AllReduceMax(data, stream);
