@@ -112,6 +112,10 @@ struct RecipeStateOptions {
   // nothing, and make row-wise data alone where they make any
   // (quantizer/inference_guard.h is the same for a part of a program).
   bool inference = false;
+  // On a GPU, Freeze refuses what the chip does not multiply
+  // (recipe/chip_check.h). False: the program multiplies by means of its own,
+  // or not at all.
+  bool check_chip = true;
 };
 
 // What a group sends per step: reduce `data` with uint32 max over the group.
@@ -147,9 +151,9 @@ class RecipeState {
                                  absl::string_view name, Role role);
 
   // Resolves, allocates, compares with the other ranks. Collective over every
-  // bound group; synchronizes. FailedPrecondition naming what differs, or a
-  // group that is not bound; Recipe::Resolve's errors. Can be called again
-  // after it failed.
+  // bound group; synchronizes. FailedPrecondition naming what differs, a group
+  // that is not bound, or formats that this chip cannot multiply (all at once);
+  // Recipe::Resolve's errors. Can be called again after it failed.
   absl::Status Freeze();
 
   // The program's number of the coming step, >= 0; switches phases. Between

@@ -139,6 +139,13 @@ absl::Status SlotTable::Resolve(const Recipe& recipe) {
   return absl::OkStatus();
 }
 
+absl::Status SlotTable::CheckChip(const Recipe& recipe,
+                                  ChipCheckOptions options) const {
+  options.has_gemms = &is_layer_;
+  return scalekeeper::CheckChip(recipe.phase_from_steps(), modules_, *resolved_,
+                                options);
+}
+
 void SlotTable::ResolvePolicies() {
   policy_sets_.clear();
   // Modules share their resolved policies, so pointers tell distinct ones.

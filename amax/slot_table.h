@@ -26,6 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "recipe/chip_check.h"
 #include "recipe/recipe.h"
 
 namespace scalekeeper {
@@ -45,6 +46,10 @@ class SlotTable {
 
   // May be called again after it failed.
   absl::Status Resolve(const Recipe& recipe);
+
+  // After Resolve: whether the chip multiplies what the modules' GEMMs get
+  // (recipe/chip_check.h).
+  absl::Status CheckChip(const Recipe& recipe, ChipCheckOptions options) const;
 
   size_t size() const { return slots_.size(); }
   const std::string& name(int32_t slot) const { return Get(slot).name; }
