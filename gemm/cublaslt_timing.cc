@@ -15,6 +15,7 @@
 #include "base/status_macros.h"
 #include "gemm/cublaslt_types.h"
 #include "gemm/matmul_kernels_cuda.h"
+#include "gemm/operand_layout.h"
 
 namespace scalekeeper {
 namespace {
@@ -99,8 +100,8 @@ absl::StatusOr<ScratchOperands> ScratchOperands::Create(
   }
   if (key.has(MatmulPlanKey::kScaled)) {
     const auto scales = [&](int64_t mode, int64_t outer) {
-      const int64_t bytes = ScaleModeBytes(
-          static_cast<cublasLtMatmulMatrixScale_t>(mode), outer, key.k);
+      const int64_t bytes = internal::ScaleModeBytes(
+          static_cast<internal::ScaleMode>(mode), outer, key.k);
       return RandomBuffer(allocator, CUDA_R_32F, (bytes + 3) / 4, site.stream);
     };
     SK_ASSIGN_OR_RETURN(scratch.a_scale_, scales(key.a_scale_mode, key.m));
