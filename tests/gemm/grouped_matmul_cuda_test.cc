@@ -106,6 +106,26 @@ TEST_F(GroupedMatmulCudaTest, EqualsTheHost) {
   }
 }
 
+// H6: 8-bit codes from 8 bytes past an aligned one, in rows of 120 bytes.
+TEST_F(GroupedMatmulCudaTest, CodesThatAreNotAlignedAreCopied) {
+  const std::vector<int64_t> splits = {5, 2, 9};
+  const auto run = [&](Device device) {
+    const QuantizedTensor a =
+        ValueOf(ScaledOperand(kCurrentKind, 16, 120, 1).Make(device));
+    const QuantizedTensor weight =
+        ValueOf(ScaledOperand(kCurrentKind, kN, 120, 2).Make(device));
+    const std::vector<MatmulOperand> b(3, weight);
+    DeviceTensor out =
+        ValueOf(DeviceTensor::Of(device, TestTensor(DType::kF32, 16, kN)));
+    MatmulOptions options;
+    options.transb = true;
+    EXPECT_THAT(GroupedMatmul(a, b, out.view(), splits, options, stream_),
+                IsOk());
+    return ValueOf(out.Download(stream_)).bytes();
+  };
+  EXPECT_EQ(run(kGpu), run(kHost));
+}
+
 // Counts that change from step to step share plans.
 TEST_F(GroupedMatmulCudaTest, AnyCountsAfterTheFirst) {
   for (const ScaledKind& kind : {kCurrentKind, k1x128Kind, kMxfp8Kind}) {

@@ -190,6 +190,25 @@ TEST(OperandLayoutTest, CodesAreStagedWhereTheyMustBe) {
   EXPECT_TRUE(Place(other.input, 64, 64, &staging).is_staged);
 }
 
+// H2: whichever copy there is, cuBLASLt gets K running fastest.
+TEST(OperandLayoutTest, CodesAreBroughtToTN) {
+  for (const Held held : {Held::kRowWise, Held::kColumnWise, Held::kOtherWay}) {
+    const Held8 codes(kCurrentKind, 64, 128, false, held);
+    StagingLayout staging;
+    const Placement place = Place(codes.input, 64, 128, &staging);
+    EXPECT_TRUE(place.depth_fastest);
+    EXPECT_EQ(place.is_staged, held == Held::kOtherWay);
+    EXPECT_EQ(place.ld, 128);
+  }
+  // Plain values may lie either way.
+  std::vector<float> values(64 * 128);
+  const MatmulInput plain = Plain(DType::kF32, values.data(), 128, 64);
+  StagingLayout staging;
+  const Placement place = Place(plain.Transposed(), 64, 128, &staging);
+  EXPECT_EQ(place.depth_fastest, false);
+  EXPECT_EQ(staging.bytes(), 0u);
+}
+
 TEST(OperandLayoutTest, WholeTilesAreReadInPlace) {
   const Held8 held(kMxfp8Kind, 300, 160, true);
   const auto place = [](const MatmulInput& input) {
