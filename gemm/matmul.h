@@ -45,12 +45,13 @@
 // nvfp4 of 32, strides or pointers that are not multiples of 16 bytes, scales
 // that are not in 128x4 tiles, ...) is copied, transposed or padded with zeros
 // in memory of the library's own, to the same result; a bias, activation or
-// dtype that it does not take is applied by a kernel after it. The first call of a shape chooses an algorithm by timing (random operands of
-// its own; see gemm/matmul_plans.h to save the choice), and the first call of a
-// stream allocates: both wait, so call once before capturing a graph. Inside a
-// capture the first answer that cuBLASLt takes is used, untimed. Later calls
-// only enqueue. Memory is checked to be on the device that a view names only in
-// a shape's first call.
+// dtype that it does not take is applied by a kernel after it. The first call
+// of a shape chooses an algorithm by timing (random operands of its own; see
+// gemm/matmul_plans.h to save the choice), and the first call of a stream
+// allocates: both wait, so call once before capturing a graph. Inside a capture
+// the first answer that cuBLASLt takes is used, untimed. Later calls only
+// enqueue. Memory is checked to be on the device that a view names only in a
+// shape's first call.
 //
 // Threads: any number of calls at once, with different outputs. Work is queued
 // on `stream`. The host keeps scratch memory per thread, so that calls of the
