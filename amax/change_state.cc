@@ -67,6 +67,7 @@ absl::StatusOr<ChangeReport> Make(Change change, const ChangeOptions& options,
   if (change.local.ok()) change.local = CheckReady(now, change.call, options);
   if (change.local.ok()) change.local = next.table.Resolve(next.recipe);
   if (change.local.ok()) change.local = next.CheckGroupsAreBound();
+  if (change.local.ok()) change.local = next.CheckChip();
   SK_RETURN_IF_ERROR(next.Agree(change.local, change.call));
   if (change.nothing) return ChangeReport();
   if (change.drains) SK_RETURN_IF_ERROR(now.Drain());

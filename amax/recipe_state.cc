@@ -92,6 +92,18 @@ absl::Status RecipeState::Rep::CheckGroupsAreBound() const {
       ", which no communicator is bound to; bound are ", QuotedList(bound)));
 }
 
+absl::Status RecipeState::Rep::CheckChip() const {
+  if (!options.check_chip || options.device == Device::Host()) {
+    return absl::OkStatus();
+  }
+  ChipCheckOptions check;
+  SK_ASSIGN_OR_RETURN(check.compute_capability,
+                      ComputeCapability(options.device));
+  constexpr Gemm kOfInference[] = {Gemm::kFprop};
+  if (options.inference) check.gemms = kOfInference;
+  return table.CheckChip(recipe, check);
+}
+
 absl::Status RecipeState::Rep::Allocate() {
   ArenaLayout layout = PhaseSwitcher::LayoutOf(table);
   layout.held = stale();
@@ -152,6 +164,7 @@ absl::Status RecipeState::Freeze() {
   }
   absl::Status local = rep.table.Resolve(rep.recipe);
   if (local.ok()) local = rep.CheckGroupsAreBound();
+  if (local.ok()) local = rep.CheckChip();
   if (local.ok()) local = rep.Allocate();
   SK_RETURN_IF_ERROR(rep.Agree(local, "Freeze"));
   SK_RETURN_IF_ERROR(DeviceSteps::AgreeOnExchange(

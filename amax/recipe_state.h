@@ -103,8 +103,9 @@ class RecipeState {
                                  absl::string_view name, Role role);
 
   // Resolves, allocates, compares with the other ranks. Collective over every
-  // bound group; synchronizes. FailedPrecondition naming what differs or is not
-  // bound; Recipe::Resolve's errors. Can be called again after it failed.
+  // bound group; synchronizes. FailedPrecondition naming what differs, a group
+  // that is not bound, or formats that this chip cannot multiply (all at once);
+  // Recipe::Resolve's errors. Can be called again after it failed.
   absl::Status Freeze();
 
   // The program's number of the coming step, >= 0; switches phases. Between

@@ -25,6 +25,10 @@ struct RecipeStateOptions {
   // nothing, and make row-wise data alone where they make any
   // (quantizer/inference_guard.h is the same for a part of a program).
   bool inference = false;
+  // On a GPU, Freeze refuses what the chip does not multiply
+  // (recipe/chip_check.h). False: the program multiplies by means of its own,
+  // or not at all.
+  bool check_chip = true;
 };
 
 }  // namespace scalekeeper

@@ -78,6 +78,7 @@ struct RecipeState::Rep {
                                       absl::string_view call) const;
 
   absl::Status CheckGroupsAreBound() const;
+  absl::Status CheckChip() const;
   absl::Status Allocate();
   absl::Status Agree(const absl::Status& local, absl::string_view call) const;
 

@@ -208,6 +208,17 @@ absl::Status SlotTable::Resolve(const Recipe& recipe) {
   return absl::OkStatus();
 }
 
+absl::Status SlotTable::CheckChip(const Recipe& recipe,
+                                  ChipCheckOptions options) const {
+  std::vector<bool> has_gemms;
+  for (size_t m = 0; m < modules_.size(); ++m) {
+    if (resolved_rows_[m] != kNoRow) has_gemms.push_back(is_layer_[m]);
+  }
+  options.has_gemms = &has_gemms;
+  return scalekeeper::CheckChip(recipe.phase_from_steps(), modules(),
+                                *resolved_, options);
+}
+
 void SlotTable::ResolvePolicies() {
   policy_sets_.clear();
   // Modules share their resolved policies, so pointers tell distinct ones.

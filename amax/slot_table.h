@@ -28,6 +28,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "recipe/chip_check.h"
 #include "recipe/recipe.h"
 
 namespace scalekeeper {
@@ -55,6 +56,10 @@ class SlotTable {
 
   // May be called again, after a failure or a change.
   absl::Status Resolve(const Recipe& recipe);
+
+  // After Resolve: whether the chip multiplies what the modules' GEMMs get
+  // (recipe/chip_check.h).
+  absl::Status CheckChip(const Recipe& recipe, ChipCheckOptions options) const;
 
   // Removed slots count, too.
   size_t size() const { return slots_.size(); }

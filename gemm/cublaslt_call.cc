@@ -31,8 +31,9 @@ MatmulPlanKey ClassOf(MatmulPlanKey key, Varying varying) {
   return key;
 }
 
-// Views say which device they are on; whether that is true is asked once, when
-// a plan is made, since asking costs as much as the rest of a call.
+// Views say which device they are on; whether that is true is asked before a
+// plan is made, and not again, since asking costs as much as the rest of a
+// call.
 absl::Status CheckMemoryOf(const MatmulProblem& p) {
   RelaxedCaptureMode relaxed;
   const auto check = [&p](absl::string_view what, const void* data) {
@@ -77,12 +78,13 @@ FinishArguments FinishingOf(const MatmulProblem& p) {
 absl::StatusOr<MatmulPlan*> PlanFor(const MatmulProblem& p,
                                     MatmulContext* context,
                                     const MatmulPlanKey& key) {
-  bool is_new = false;
-  SK_ASSIGN_OR_RETURN(
-      MatmulPlan * plan,
-      context->Plan(p.varying == Varying::kNone ? key : ClassOf(key, p.varying),
-                    &is_new));
-  if (is_new) SK_RETURN_IF_ERROR(CheckMemoryOf(p));
+  const MatmulPlanKey& plan_key =
+      p.varying == Varying::kNone ? key : ClassOf(key, p.varying);
+  MatmulPlan* plan = context->FindPlan(plan_key);
+  if (plan == nullptr) {
+    SK_RETURN_IF_ERROR(CheckMemoryOf(p));
+    SK_ASSIGN_OR_RETURN(plan, context->MakePlan(plan_key));
+  }
   return plan->refused() ? nullptr : plan;
 }
 

@@ -17,7 +17,8 @@ MatmulSite SiteOf(const MatmulContext& context, StreamWorkspace* workspace,
 
 // The plan for `key`, which is one of p's products: of a varying problem, that
 // of its class of sizes. Null when cuBLASLt has refused it. InvalidArgument
-// when the plan is new and p's memory is not on the device that its views name.
+// when there is no plan yet and p's memory is not on the device that its views
+// name: there is none then the next time, too.
 absl::StatusOr<MatmulPlan*> PlanFor(const MatmulProblem& p,
                                     MatmulContext* context,
                                     const MatmulPlanKey& key);

@@ -46,7 +46,6 @@ absl::StatusOr<std::unique_ptr<StreamWorkspace>> StreamWorkspace::Create(
 absl::StatusOr<char*> StreamWorkspace::Staging(size_t bytes) {
   const size_t have = staging_.empty() ? 0 : staging_.back().size();
   if (have < bytes) {
-    RelaxedCaptureMode relaxed;
     SK_ASSIGN_OR_RETURN(
         Buffer grown, Buffer::Allocate(allocator_, std::max(bytes, 2 * have)));
     staging_.push_back(std::move(grown));
@@ -73,22 +72,20 @@ absl::StatusOr<std::unique_ptr<StreamLanes>> StreamLanes::Create(
   return lanes;
 }
 
-absl::Status StreamLanes::Fork(size_t count) {
-  if (count < 2) return absl::OkStatus();
+absl::Status StreamLanes::Mark() {
   SK_CUDA_RETURN_IF_ERROR(cudaEventRecord(forked_.get(), stream_));
-  for (size_t lane = 1; lane < count; ++lane) {
-    SK_CUDA_RETURN_IF_ERROR(
-        cudaStreamWaitEvent(stream(lane), forked_.get(), 0));
-  }
   return absl::OkStatus();
 }
 
-absl::Status StreamLanes::Join(size_t count) {
-  for (size_t lane = 1; lane < count; ++lane) {
-    const CudaEvent& done = side_[lane - 1].done;
-    SK_CUDA_RETURN_IF_ERROR(cudaEventRecord(done.get(), stream(lane)));
-    SK_CUDA_RETURN_IF_ERROR(cudaStreamWaitEvent(stream_, done.get(), 0));
-  }
+absl::Status StreamLanes::Fork(size_t lane) {
+  SK_CUDA_RETURN_IF_ERROR(cudaStreamWaitEvent(stream(lane), forked_.get(), 0));
+  return absl::OkStatus();
+}
+
+absl::Status StreamLanes::Join(size_t lane) {
+  const CudaEvent& done = side_[lane - 1].done;
+  SK_CUDA_RETURN_IF_ERROR(cudaEventRecord(done.get(), stream(lane)));
+  SK_CUDA_RETURN_IF_ERROR(cudaStreamWaitEvent(stream_, done.get(), 0));
   return absl::OkStatus();
 }
 
@@ -116,8 +113,9 @@ absl::StatusOr<MatmulContext*> MatmulContext::Get(int device) {
 absl::StatusOr<std::unique_ptr<MatmulContext>> MatmulContext::Create(
     int device) {
   std::unique_ptr<MatmulContext> context(new MatmulContext(device));
-  SK_ASSIGN_OR_RETURN(context->allocator_,
+  SK_ASSIGN_OR_RETURN(Allocator* const allocator,
                       DefaultAllocator(Device::Cuda(device)));
+  context->allocator_ = std::make_unique<RelaxedAllocator>(allocator);
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
   RelaxedCaptureMode relaxed;
   SK_ASSIGN_OR_RETURN(context->handle_, CreateCublasLtHandle());
@@ -152,18 +150,21 @@ absl::StatusOr<StreamWorkspace*> MatmulContext::Workspace(cudaStream_t stream) {
   std::lock_guard<std::mutex> lock(mutex_);
   std::unique_ptr<StreamWorkspace>& workspace = workspaces_[KeyOf(stream)];
   if (workspace == nullptr) {
-    RelaxedCaptureMode relaxed;
-    SK_ASSIGN_OR_RETURN(workspace, StreamWorkspace::Create(allocator_));
+    SK_ASSIGN_OR_RETURN(workspace, StreamWorkspace::Create(allocator_.get()));
   }
   return workspace.get();
 }
 
-absl::StatusOr<MatmulPlan*> MatmulContext::Plan(const MatmulPlanKey& key,
-                                                bool* is_new) {
+MatmulPlan* MatmulContext::FindPlan(const MatmulPlanKey& key) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = plans_.find(key);
+  return it == plans_.end() ? nullptr : it->second.get();
+}
+
+absl::StatusOr<MatmulPlan*> MatmulContext::MakePlan(const MatmulPlanKey& key) {
   std::lock_guard<std::mutex> lock(mutex_);
   std::unique_ptr<MatmulPlan>& plan = plans_[key];
-  *is_new = plan == nullptr;
-  if (*is_new) {
+  if (plan == nullptr) {
     SK_ASSIGN_OR_RETURN(plan, MatmulPlan::Create(key));
     if (const auto it = adopted_.find(key); it != adopted_.end()) {
       plan->Preset(it->second);

@@ -29,12 +29,32 @@
 #include "base/buffer.h"
 #include "base/cuda/handles_cuda.h"
 #include "cuda_runtime_api.h"
+#include "gemm/buffer_pool.h"
+#include "gemm/capture_mode_cuda.h"
 #include "gemm/cublaslt_handles.h"
 #include "gemm/cublaslt_plan.h"
+#include "gemm/fork_scope.h"
 #include "gemm/matmul_plan_key.h"
 #include "gemm/plan_file.h"
 
 namespace scalekeeper {
+
+// Hands out memory of another allocator also while a stream is captured.
+class RelaxedAllocator : public Allocator {
+ public:
+  explicit RelaxedAllocator(Allocator* allocator) : allocator_(allocator) {}
+  absl::StatusOr<void*> Allocate(size_t bytes) override {
+    RelaxedCaptureMode relaxed;
+    return allocator_->Allocate(bytes);
+  }
+  void Deallocate(void* data, size_t bytes) override {
+    allocator_->Deallocate(data, bytes);
+  }
+  Device device() const override { return allocator_->device(); }
+
+ private:
+  Allocator* const allocator_;
+};
 
 // Memory of one stream. Hold `mutex` while a call's work is enqueued: another
 // call's kernels must not come between those that share the staging memory.
@@ -57,20 +77,24 @@ class StreamWorkspace {
   }
   // `bytes` of staging memory, 256-byte aligned; the same until the next call.
   absl::StatusOr<char*> Staging(size_t bytes);
+  // Memory of single calls on the stream; needs no lock.
+  BufferPool* pool() { return &pool_; }
 
  private:
   StreamWorkspace(Allocator* allocator, Buffer memory)
-      : allocator_(allocator), memory_(std::move(memory)) {}
+      : allocator_(allocator), memory_(std::move(memory)), pool_(allocator) {}
 
   Allocator* const allocator_;
   std::mutex mutex_;
   Buffer memory_;
   std::vector<Buffer> staging_;  // the last is the one in use
+  BufferPool pool_;
 };
 
 // Streams beside a caller's stream, for products that may run at once. Made for
-// one stream, so that they may join its capture. Hold `mutex` while enqueuing.
-class StreamLanes {
+// one stream, so that they may join its capture. Hold `mutex` while enqueuing,
+// and use a ForkScope.
+class StreamLanes : public ForkableLanes {
  public:
   static constexpr size_t kLanes = 4;  // the caller's stream is one of them
 
@@ -79,10 +103,9 @@ class StreamLanes {
       cudaStream_t stream);
 
   std::mutex& mutex() { return mutex_; }
-  // Lanes 1 .. `count` - 1 wait for what is queued on the stream; and the
-  // stream for what they were given. Join also after an error.
-  absl::Status Fork(size_t count);
-  absl::Status Join(size_t count);
+  absl::Status Mark() override;
+  absl::Status Fork(size_t lane) override;
+  absl::Status Join(size_t lane) override;
   cudaStream_t stream(size_t lane) const {
     return lane == 0 ? stream_ : side_[lane - 1].stream.get();
   }
@@ -114,8 +137,10 @@ class MatmulContext {
   absl::StatusOr<StreamWorkspace*> Workspace(cudaStream_t stream);
   absl::StatusOr<StreamLanes*> Lanes(cudaStream_t stream);
 
-  // `is_new` tells that the call made the plan.
-  absl::StatusOr<MatmulPlan*> Plan(const MatmulPlanKey& key, bool* is_new);
+  // Null when there is none yet.
+  MatmulPlan* FindPlan(const MatmulPlanKey& key) const;
+  // Or that which another thread has made by now.
+  absl::StatusOr<MatmulPlan*> MakePlan(const MatmulPlanKey& key);
 
   // The choices made so far; and choices for keys that have no plan yet.
   std::vector<PlanRecord> Choices() const;
@@ -137,7 +162,7 @@ class MatmulContext {
   static absl::StatusOr<std::unique_ptr<MatmulContext>> Create(int device);
 
   const int device_;
-  Allocator* allocator_ = nullptr;
+  std::unique_ptr<RelaxedAllocator> allocator_;
   CublasLtHandle handle_;
   ChipIdentity chip_;
   int compute_capability_ = 0;

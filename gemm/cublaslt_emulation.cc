@@ -6,9 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "gemm/cublaslt_call.h"
-#include "gemm/cublaslt_operand.h"
+#include "gemm/operand_layout.h"
 #include "gemm/scaled_kernels_cuda.h"
-#include "quantizer/dequantizer.h"
 
 namespace scalekeeper::internal {
 namespace {
@@ -62,24 +61,6 @@ OuterScale From(OuterScale scale, int64_t first) {
   return scale;
 }
 
-// Memory for all of a custom operand: its maker reads it as a whole.
-size_t AddCustom(const MatmulInput& input, StagingLayout* layout) {
-  return input.custom == nullptr
-             ? 0
-             : layout->Add(input.custom->rows * input.custom->cols * 2);
-}
-
-// A custom operand as bfloat16, from its maker; others as they are.
-absl::StatusOr<MatmulInput> Read(const MatmulInput& input, char* memory,
-                                 cudaStream_t stream) {
-  if (input.custom == nullptr) return input;
-  const QuantizedTensor& q = *input.custom;
-  SK_RETURN_IF_ERROR(q.dequantizer->DequantizeTo(
-      q, TensorView::Contiguous(memory, DType::kBF16, q.rows, q.cols, q.device),
-      Stream{stream}));
-  return DequantizedIn(input, memory, DType::kBF16, q.cols);
-}
-
 }  // namespace
 
 absl::Status MultiplyEmulated(const MatmulProblem& p, MatmulContext* context,
@@ -94,17 +75,12 @@ absl::Status MultiplyEmulated(const MatmulProblem& p, MatmulContext* context,
   const size_t b_offset = layout.Add(cols * padded_depth * 2);
   const size_t sums_offset =
       layout.Add(rows * RoundUp(cols, kSumsAlignment) * 4);
-  const size_t custom_offsets[] = {AddCustom(p.a, &layout),
-                                   AddCustom(p.b, &layout)};
   SK_ASSIGN_OR_RETURN(char* staging, workspace->Staging(layout.bytes()));
   Tiled a;
-  SK_ASSIGN_OR_RETURN(a.input,
-                      Read(p.a, staging + custom_offsets[0], site.stream));
+  a.input = p.a;
   a.tile = reinterpret_cast<uint16_t*>(staging + a_offset);
   Tiled b;
-  SK_ASSIGN_OR_RETURN(b.input,
-                      Read(p.b, staging + custom_offsets[1], site.stream));
-  b.input = b.input.Transposed();
+  b.input = p.b.Transposed();
   b.tile = reinterpret_cast<uint16_t*>(staging + b_offset);
   float* sums = reinterpret_cast<float*>(staging + sums_offset);
 
@@ -115,11 +91,11 @@ absl::Status MultiplyEmulated(const MatmulProblem& p, MatmulContext* context,
       const int64_t ldd = RoundUp(tile_cols, kSumsAlignment);
       for (int64_t k = 0; k < p.a.values.cols; k += kTileDepth) {
         const int64_t tile_depth = std::min(kTileDepth, p.a.values.cols - k);
-        SK_RETURN_IF_ERROR(a.Load(m, tile_rows, k, tile_depth, site.stream));
-        SK_RETURN_IF_ERROR(b.Load(n, tile_cols, k, tile_depth, site.stream));
         const MatmulPlanKey key =
             KeyOf(tile_rows, tile_cols, tile_depth, k > 0, p.deterministic);
         SK_ASSIGN_OR_RETURN(MatmulPlan * plan, PlanFor(p, context, key));
+        SK_RETURN_IF_ERROR(a.Load(m, tile_rows, k, tile_depth, site.stream));
+        SK_RETURN_IF_ERROR(b.Load(n, tile_cols, k, tile_depth, site.stream));
         MatmulPointers pointers;
         pointers.a = b.tile;
         pointers.b = a.tile;

@@ -14,8 +14,8 @@
 
 namespace scalekeeper::internal {
 
-// Neither empty nor K = 0. Hold the workspace's mutex. Of an output of codes,
-// scale_inv and the transpose are left to the caller.
+// Neither empty nor K = 0, without custom operands. Hold the workspace's mutex.
+// Of an output of codes, scale_inv and the transpose are left to the caller.
 absl::Status MultiplyEmulated(const MatmulProblem& p, MatmulContext* context,
                               const MatmulSite& site,
                               StreamWorkspace* workspace);

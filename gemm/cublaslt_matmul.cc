@@ -2,7 +2,7 @@
 //
 // cuBLASLt is column-major. Read so, our row-major D is D^T = b^T a^T: its A is
 // our b as N x K, its B is our a as M x K, with K contiguous in both; how they
-// are brought there is gemm/cublaslt_operand.h. Whatever is copied or padded,
+// are brought there is gemm/operand_layout.h. Whatever is copied or padded,
 // the plan's key is that of the same product, so the bits are the same too.
 //
 // Direct or finished. Where the chip takes type, bias, activation and layout of
@@ -31,21 +31,26 @@
 #include "gemm/cublaslt_operand.h"
 #include "gemm/cublaslt_plan.h"
 #include "gemm/cublaslt_types.h"
+#include "gemm/custom_operands.h"
+#include "gemm/fork_scope.h"
 #include "gemm/matmul_kernels_cuda.h"
+#include "gemm/native_product.h"
+#include "gemm/operand_layout.h"
 #include "gemm/plan_file.h"
 #include "gemm/scaled_kernels_cuda.h"
 
 namespace scalekeeper::internal {
 namespace {
 
-// Multiples that 8-bit products want of K; of N for a high-precision D and for
-// an 8-bit one; of M where b's scales (cuBLASLt's B) are blocks of rows; and
-// what N and such an M are padded to, which suits every D.
-constexpr int64_t kCodesDepth = 16;
+// Multiples that products of codes want of N for a high-precision D and for an
+// 8-bit one; of M where b's scales (cuBLASLt's B) are blocks of rows; and what
+// N and such an M are padded to, which suits every D.
 constexpr int64_t kCodesCols = 8;
 constexpr int64_t kCodesColsOfCodes = 16;
 constexpr int64_t kBlockedRows = 16;
 constexpr int64_t kCodesPadded = 16;
+
+int64_t BitsOf(DType dtype) { return 8 * static_cast<int64_t>(SizeOf(dtype)); }
 
 int64_t EpilogueOf(bool has_bias, Activation activation) {
   switch (activation) {
@@ -60,12 +65,12 @@ int64_t EpilogueOf(bool has_bias, Activation activation) {
 }
 
 // The types of `out` that a product of `type` operands can be stored in.
-bool IsNativeOut(const Operand& a, DType out) {
-  return a.is_codes() || out == DType::kF32 || out == a.values().dtype;
+bool IsNativeOut(const MatmulInput& a, DType out) {
+  return a.is_codes() || out == DType::kF32 || out == a.values.dtype;
 }
 
 // The type of bias that such a product's epilogue adds.
-bool IsNativeBias(const MatmulProblem& p, const Operand& a) {
+bool IsNativeBias(const MatmulProblem& p, const MatmulInput& a) {
   if (!a.is_codes()) return p.bias->dtype == p.out.dtype;
   return p.bias->dtype ==
          (p.out.dtype == DType::kF16 ? DType::kF16 : DType::kBF16);
@@ -107,8 +112,8 @@ class Call {
   Call(const MatmulProblem& problem, MatmulContext* context,
        StreamWorkspace* workspace, cudaStream_t stream)
       : p_(problem),
-        a_(OperandOf(problem.a)),
-        b_(OperandOf(problem.b.Transposed())),
+        a_(problem.a),
+        b_(problem.b.Transposed()),
         modes_(ChooseScaleModes(a_, b_, context->compute_capability())),
         context_(context),
         workspace_(workspace),
@@ -137,17 +142,12 @@ class Call {
   absl::StatusOr<bool> Run(MatmulPlan* plan, const MatmulPlanKey& key,
                            const Product& product, char* staging,
                            MatmulPointers pointers) const;
-  int64_t Depth() const {
-    return a_.is_codes() ? RoundUp(a_.values().cols, kCodesDepth)
-                         : a_.values().cols;
-  }
-  bool HasDeviceAlpha() const {
-    return modes_->a == CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3;
-  }
+  int64_t Depth() const { return RoundUp(a_.values.cols, DepthMultiple(a_)); }
+  bool HasDeviceAlpha() const { return modes_->a == ScaleMode::kVec16Ue4m3; }
 
   const MatmulProblem& p_;
-  const Operand a_;
-  const Operand b_;
+  const MatmulInput a_;  // M x K
+  const MatmulInput b_;  // N x K
   const std::optional<ScaleModes> modes_;
   MatmulContext* const context_;
   StreamWorkspace* const workspace_;
@@ -165,13 +165,12 @@ bool Call::CanBeDirect() const {
   }
   if (p_.codes) {
     return a_.is_codes() && IsAligned(out.data) &&
-           modes_->a == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F &&
-           out.cols % kCodesColsOfCodes == 0;
+           modes_->a == ScaleMode::kScalar && out.cols % kCodesColsOfCodes == 0;
   }
   int64_t ld = 0;
   return IsNativeOut(a_, out.dtype) && IsAligned(out.data) &&
          IsTaken(out.cols, out.col_stride, out.rows, out.row_stride,
-                 BytesOf(CudaType(out.dtype)), &ld) &&
+                 BitsOf(out.dtype), &ld) &&
          (!a_.is_codes() || out.cols % kCodesCols == 0);
 }
 
@@ -194,17 +193,17 @@ MatmulPlanKey Call::KeyOf(const Product& product) const {
   key.ldd = product.ldd;
   key.op_a = b.depth_fastest ? CUBLAS_OP_T : CUBLAS_OP_N;
   key.op_b = a.depth_fastest ? CUBLAS_OP_N : CUBLAS_OP_T;
-  key.a_type = b_.type;
-  key.b_type = a_.type;
+  key.a_type = TypeOf(b_);
+  key.b_type = TypeOf(a_);
   key.d_type = product.d_type;
   key.c_type = product.d_type;
-  key.compute =
-      a_.type == CUDA_R_32F ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  key.compute = key.b_type == CUDA_R_32F ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                         : CUBLAS_COMPUTE_32F;
   key.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   if (a_.is_codes()) {
     key.flags |= MatmulPlanKey::kScaled;
-    key.a_scale_mode = modes_->b;
-    key.b_scale_mode = modes_->a;
+    key.a_scale_mode = static_cast<int64_t>(modes_->b);
+    key.b_scale_mode = static_cast<int64_t>(modes_->a);
     if (p_.fast_accum && !IsBlocked(modes_->a) && !IsBlocked(modes_->b)) {
       key.flags |= MatmulPlanKey::kFastAccum;
     }
@@ -229,8 +228,7 @@ absl::StatusOr<bool> Call::Run(MatmulPlan* plan, const MatmulPlanKey& key,
   if (HasDeviceAlpha()) {
     float* words = workspace_->alpha_words();
     SK_RETURN_IF_ERROR(MakeAlphaOnDevice(
-        a_.input.grid.scales.tensor_scale_inv,
-        b_.input.grid.scales.tensor_scale_inv,
+        a_.grid.scales.tensor_scale_inv, b_.grid.scales.tensor_scale_inv,
         key.has(MatmulPlanKey::kAccumulate) ? 1.0f : 0.0f, words, stream));
     pointers.alpha_beta = words;
   }
@@ -245,7 +243,7 @@ absl::StatusOr<bool> Call::RunDirect() {
   product.d_type =
       p_.codes ? CudaType(p_.codes->format) : CudaType(p_.out.dtype);
   (void)IsTaken(p_.out.cols, p_.out.col_stride, p_.out.rows, p_.out.row_stride,
-                BytesOf(product.d_type), &product.ldd);
+                BitsOf(p_.out.dtype), &product.ldd);
   PlaceOperands(&product, &layout);
   MatmulPlanKey key = KeyOf(product);
   key.epilogue = EpilogueOf(p_.bias.has_value(), p_.activation);
@@ -254,12 +252,11 @@ absl::StatusOr<bool> Call::RunDirect() {
     key.flags |= MatmulPlanKey::kQuantizedOut;
     key.c_type = CUDA_R_16BF;  // there is no 8-bit C
   }
-  Operand bias;
+  MatmulInput bias;
   Placement bias_place;
   if (p_.bias) {
-    bias.input.values = *p_.bias;
-    bias.type = CudaType(p_.bias->dtype);
-    key.bias_type = bias.type;
+    bias.values = *p_.bias;
+    key.bias_type = TypeOf(bias);
     bias_place = Place(bias, 1, p_.out.cols, &layout);
   }
 
@@ -310,14 +307,7 @@ absl::StatusOr<bool> Call::RunFinished() {
 }
 
 absl::Status NotNative(const MatmulProblem& p, const MatmulContext& context) {
-  const int capability = context.compute_capability();
-  return absl::FailedPreconditionError(absl::StrCat(
-      Name(p), ": ", context.chip().name, " (compute capability ",
-      capability / 10, ".", capability % 10, ", cuBLASLt ",
-      context.chip().cublaslt_version, ") multiplies no ", TypeName(p.a), " x ",
-      TypeName(p.b),
-      "; with emulate (MatmulOptions, or a recipe's matmul { ... { emulate: "
-      "true } }) it is computed in bfloat16"));
+  return RefuseProduct(p, context.chip(), context.compute_capability());
 }
 
 // Enqueues one product on a stream of the current device.
@@ -350,41 +340,58 @@ absl::Status CheckNative(const MatmulProblem& p, const MatmulContext& context) {
     return absl::OkStatus();
   }
   const bool is_native =
-      ChooseScaleModes(OperandOf(p.a), OperandOf(p.b.Transposed()),
-                       context.compute_capability())
-          .has_value();
+      ChooseScaleModes(p.a, p.b, context.compute_capability()).has_value();
   return is_native ? absl::OkStatus() : NotNative(p, context);
 }
 
-}  // namespace
-
-absl::Status MatmulCuda(const MatmulProblem& p, Stream stream) {
-  const int device = p.out.device.index;
-  SK_ASSIGN_OR_RETURN(MatmulContext * context, MatmulContext::Get(device));
-  SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
-  return Multiply(p, context, AsCudaStream(stream));
+// One after the other: a maker is other people's code, which must find none of
+// our locks held.
+absl::Status MultiplyCustom(absl::Span<const MatmulProblem> problems,
+                            MatmulContext* context, Stream stream) {
+  SK_ASSIGN_OR_RETURN(StreamWorkspace * workspace,
+                      context->Workspace(AsCudaStream(stream)));
+  CustomOperands customs(workspace->pool(), DType::kBF16, stream);
+  for (const MatmulProblem& p : problems) {
+    MatmulProblem plain = p;
+    SK_RETURN_IF_ERROR(customs.Read(&plain));
+    SK_RETURN_IF_ERROR(Multiply(plain, context, AsCudaStream(stream)));
+  }
+  return absl::OkStatus();
 }
 
-absl::Status MatmulGroupCuda(const std::vector<MatmulProblem>& problems,
-                             Stream stream) {
-  if (problems.empty()) return absl::OkStatus();
-  const int device = problems[0].out.device.index;
-  SK_ASSIGN_OR_RETURN(MatmulContext * context, MatmulContext::Get(device));
-  SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
-  for (const MatmulProblem& p : problems) {
-    SK_RETURN_IF_ERROR(CheckNative(p, *context));
-  }
+absl::Status MultiplyAtOnce(absl::Span<const MatmulProblem> problems,
+                            MatmulContext* context, Stream stream) {
   SK_ASSIGN_OR_RETURN(StreamLanes * lanes,
                       context->Lanes(AsCudaStream(stream)));
   std::lock_guard<std::mutex> lock(lanes->mutex());
   const size_t count = std::min(StreamLanes::kLanes, problems.size());
-  SK_RETURN_IF_ERROR(lanes->Fork(count));
-  absl::Status status;
-  for (size_t i = 0; i < problems.size() && status.ok(); ++i) {
-    status = Multiply(problems[i], context, lanes->stream(i % count));
+  ForkScope scope(lanes);
+  SK_RETURN_IF_ERROR(scope.Fork(count));
+  for (size_t i = 0; i < problems.size(); ++i) {
+    SK_RETURN_IF_ERROR(
+        Multiply(problems[i], context, lanes->stream(i % count)));
   }
-  status.Update(lanes->Join(count));
-  return status;
+  return scope.Join();
+}
+
+}  // namespace
+
+absl::Status MatmulCuda(absl::Span<const MatmulProblem> problems,
+                        Stream stream) {
+  if (problems.empty()) return absl::OkStatus();
+  const int device = problems[0].out.device.index;
+  SK_ASSIGN_OR_RETURN(MatmulContext * context, MatmulContext::Get(device));
+  SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
+  const bool has_custom =
+      std::any_of(problems.begin(), problems.end(), HasCustom);
+  if (problems.size() == 1 && !has_custom) {
+    return Multiply(problems[0], context, AsCudaStream(stream));
+  }
+  for (const MatmulProblem& p : problems) {
+    SK_RETURN_IF_ERROR(CheckNative(p, *context));
+  }
+  return has_custom ? MultiplyCustom(problems, context, stream)
+                    : MultiplyAtOnce(problems, context, stream);
 }
 
 absl::Status SaveMatmulPlansCuda(int device, const std::string& path) {

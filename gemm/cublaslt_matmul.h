@@ -4,21 +4,19 @@
 #define SCALEKEEPER_GEMM_CUBLASLT_MATMUL_H_
 
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "base/device.h"
 #include "gemm/matmul_problem.h"
 
 namespace scalekeeper::internal {
 
-// `problem` has been checked; all of it is on one CUDA device.
-absl::Status MatmulCuda(const MatmulProblem& problem, Stream stream);
-
-// The same for several, of one device, that may run at once: on streams of the
-// library's own, forked from `stream` and joined to it.
-absl::Status MatmulGroupCuda(const std::vector<MatmulProblem>& problems,
-                             Stream stream);
+// `problems` have been checked; all are on one CUDA device. Several may run at
+// once: on streams of the library's own, forked from `stream` and joined to it.
+// (Not those with custom operands, whose makers queue on `stream`.)
+absl::Status MatmulCuda(absl::Span<const MatmulProblem> problems,
+                        Stream stream);
 
 absl::Status SaveMatmulPlansCuda(int device, const std::string& path);
 absl::Status LoadMatmulPlansCuda(int device, const std::string& path);

@@ -15,6 +15,7 @@
 #include "base/status_macros.h"
 #include "gemm/cublaslt_types.h"
 #include "gemm/matmul_kernels_cuda.h"
+#include "gemm/operand_layout.h"
 
 namespace scalekeeper {
 namespace {
@@ -25,6 +26,9 @@ constexpr int kQualifyingRounds = 2;
 constexpr float kHopelessRatio = 1.15f;
 constexpr float kHopelessMilliseconds = 0.005f;
 constexpr int kWarmRuns = 3;
+// More rounds for those that are this close to the best.
+constexpr float kCloseRatio = 1.02f;
+constexpr int kRunOffRounds = 12;
 
 // Two runs of a GEMM on one device at once would time each other.
 std::mutex& TimingMutex(int device) {
@@ -99,8 +103,8 @@ absl::StatusOr<ScratchOperands> ScratchOperands::Create(
   }
   if (key.has(MatmulPlanKey::kScaled)) {
     const auto scales = [&](int64_t mode, int64_t outer) {
-      const int64_t bytes = ScaleModeBytes(
-          static_cast<cublasLtMatmulMatrixScale_t>(mode), outer, key.k);
+      const int64_t bytes = internal::ScaleModeBytes(
+          static_cast<internal::ScaleMode>(mode), outer, key.k);
       return RandomBuffer(allocator, CUDA_R_32F, (bytes + 3) / 4, site.stream);
     };
     SK_ASSIGN_OR_RETURN(scratch.a_scale_, scales(key.a_scale_mode, key.m));
@@ -143,6 +147,7 @@ struct Candidate {
   Samples cold;
   Samples warm;
   bool running = true;
+  float loss = 0;  // of OrderByLoss
 };
 
 // Of one run in `runs` back to back; ends when the stream has done all that was
@@ -176,6 +181,22 @@ float BestMedian(const std::vector<Candidate>& candidates,
   return best;
 }
 
+// Those that still run first, by the larger of their two losses against the
+// best.
+void OrderByLoss(std::vector<Candidate>* candidates) {
+  const float best_cold = BestMedian(*candidates, &Candidate::cold);
+  const float best_warm = BestMedian(*candidates, &Candidate::warm);
+  for (Candidate& candidate : *candidates) {
+    candidate.loss = std::max(candidate.cold.Median() / best_cold,
+                              candidate.warm.Median() / best_warm);
+  }
+  std::stable_sort(candidates->begin(), candidates->end(),
+                   [](const Candidate& a, const Candidate& b) {
+                     return std::make_pair(!a.running, a.loss) <
+                            std::make_pair(!b.running, b.loss);
+                   });
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> OrderByTime(
@@ -193,7 +214,7 @@ absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> OrderByTime(
   std::vector<Candidate> timed;
   for (const cublasLtMatmulAlgo_t& algorithm : candidates) {
     if (plan->Enqueue(algorithm, pointers, site) == CUBLAS_STATUS_SUCCESS) {
-      timed.push_back({algorithm, {}, {}, true});
+      timed.push_back({algorithm, {}, {}});
     }
   }
   SK_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(site.stream));
@@ -201,8 +222,7 @@ absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> OrderByTime(
   const auto time = [&](const Candidate& candidate, int runs) {
     return Time(*plan, candidate.algorithm, runs, pointers, site, start, stop);
   };
-  float best = std::numeric_limits<float>::infinity();
-  for (int round = 0; round < kRounds; ++round) {
+  const auto run_round = [&](float* best) -> absl::Status {
     for (Candidate& candidate : timed) {
       if (!candidate.running) continue;
       SK_RETURN_IF_ERROR(scratch.EvictCache(site.stream));
@@ -210,25 +230,33 @@ absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> OrderByTime(
       SK_ASSIGN_OR_RETURN(const float warm, time(candidate, kWarmRuns));
       candidate.cold.Add(cold);
       candidate.warm.Add(warm);
-      best = std::min(best, cold);
+      *best = std::min(*best, cold);
     }
+    return absl::OkStatus();
+  };
+  float best = std::numeric_limits<float>::infinity();
+  for (int round = 0; round < kRounds; ++round) {
+    SK_RETURN_IF_ERROR(run_round(&best));
     if (round + 1 < kQualifyingRounds) continue;
     for (Candidate& candidate : timed) {
       candidate.running = candidate.cold.Fastest() <=
                           kHopelessRatio * best + kHopelessMilliseconds;
     }
   }
-  const float best_cold = BestMedian(timed, &Candidate::cold);
-  const float best_warm = BestMedian(timed, &Candidate::warm);
-  const auto loss = [=](const Candidate& candidate) {
-    return std::max(candidate.cold.Median() / best_cold,
-                    candidate.warm.Median() / best_warm);
-  };
-  std::stable_sort(timed.begin(), timed.end(),
-                   [&loss](const Candidate& a, const Candidate& b) {
-                     return std::make_pair(!a.running, loss(a)) <
-                            std::make_pair(!b.running, loss(b));
-                   });
+  OrderByLoss(&timed);
+  // The rounds so far tell those that are this close apart by chance.
+  size_t close = 0;
+  for (Candidate& candidate : timed) {
+    candidate.running =
+        candidate.running && candidate.loss <= kCloseRatio * timed[0].loss;
+    close += candidate.running ? 1 : 0;
+  }
+  if (close > 1) {
+    for (int round = 0; round < kRunOffRounds; ++round) {
+      SK_RETURN_IF_ERROR(run_round(&best));
+    }
+    OrderByLoss(&timed);
+  }
   std::vector<cublasLtMatmulAlgo_t> ordered;
   ordered.reserve(timed.size());
   for (const Candidate& candidate : timed) {

@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 #include "cublasLt.h"
+#include "gemm/native_product.h"
 #include "library_types.h"
 #include "numerics/format.h"
 
@@ -48,25 +49,19 @@ inline int64_t BytesOf(cudaDataType_t type) {
   }
 }
 
-// Bytes of the scales of an outer x depth operand.
-inline int64_t ScaleModeBytes(cublasLtMatmulMatrixScale_t mode, int64_t outer,
-                              int64_t depth) {
-  const auto blocks = [](int64_t n, int64_t of) { return (n + of - 1) / of; };
-  switch (mode) {
-    case CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F:
-      return 4 * outer;
-    case CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F:
-      return 4 * outer * blocks(depth, 128);
-    case CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F:
-      return 4 * blocks(outer, 128) * blocks(depth, 512) * 4;
-    case CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0:
-      return blocks(outer, 128) * 128 * blocks(depth, 128) * 4;
-    case CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3:
-      return blocks(outer, 128) * 128 * blocks(depth, 64) * 4;
-    default:
-      return 4;
-  }
-}
+// Modes have cuBLASLt's numbers.
+static_assert(static_cast<int>(internal::ScaleMode::kScalar) ==
+              CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F);
+static_assert(static_cast<int>(internal::ScaleMode::kVec16Ue4m3) ==
+              CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3);
+static_assert(static_cast<int>(internal::ScaleMode::kVec32Ue8m0) ==
+              CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0);
+static_assert(static_cast<int>(internal::ScaleMode::kOuterVec) ==
+              CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
+static_assert(static_cast<int>(internal::ScaleMode::kVec128) ==
+              CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F);
+static_assert(static_cast<int>(internal::ScaleMode::kBlock128x128) ==
+              CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F);
 
 }  // namespace scalekeeper
 

@@ -55,14 +55,9 @@ MatmulInput InputOf(const QuantizedTensor& tensor, bool row_wise) {
     case Scaling::kHighPrecision:
       break;
     case Scaling::kDelayed:
-    case Scaling::kCurrent: {
-      BlockScales& scales = input.grid.scales;
-      scales = BlockScales();
-      scales.data = const_cast<void*>(data.scale_inv.data());  // only read
-      scales.rows = scales.cols = 1;
-      scales.block_rows = scales.block_cols = kWholeTensor;
+    case Scaling::kCurrent:
+      input.grid.scales = internal::OneScale(data.scale_inv.as<float>()).scales;
       break;
-    }
     case Scaling::kRowwise:
     case Scaling::kBlock:
     case Scaling::kMxfp8:
@@ -78,39 +73,6 @@ MatmulInput InputOf(const QuantizedTensor& tensor, bool row_wise) {
       break;
   }
   return input;
-}
-
-// Reads the copy of a quantized operand in which K runs fastest, if there is
-// one: scales of a part of a row must run along K, and GPUs multiply codes only
-// so.
-absl::StatusOr<MatmulInput> MakeInput(const MatmulOperand& operand,
-                                      absl::string_view what, bool transpose,
-                                      bool wants_row_wise) {
-  MatmulInput input;
-  if (operand.quantized() == nullptr) {
-    input.values = operand.view();
-    SK_RETURN_IF_ERROR(CheckHighPrecision(input.values, what));
-    SK_RETURN_IF_ERROR(ValidateView(input.values, what));
-  } else {
-    const QuantizedTensor& tensor = *operand.quantized();
-    SK_RETURN_IF_ERROR(ValidateTensor(tensor, what));
-    const bool has_wanted = wants_row_wise ? tensor.row_wise.has_value()
-                                           : tensor.column_wise.has_value();
-    const bool row_wise = wants_row_wise == has_wanted;
-    if (!has_wanted &&
-        !IsTransposable(tensor,
-                        row_wise ? *tensor.row_wise : *tensor.column_wise)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          what, ": got ", Describe(tensor), ", want ",
-          wants_row_wise ? "row-wise" : "column-wise", " data (usage ",
-          wants_row_wise ? "row_wise" : "column_wise",
-          "): this product contracts ", what, "'s ",
-          wants_row_wise ? "columns" : "rows",
-          ", and the scales must run along them"));
-    }
-    input = InputOf(tensor, row_wise);
-  }
-  return transpose ? input.Transposed() : input;
 }
 
 std::string Shape(const ConstTensorView& view) {
@@ -172,14 +134,51 @@ absl::Status CheckDevice(const MatmulProblem& p, const ConstTensorView& view,
 
 }  // namespace
 
-absl::Status internal::FillIn(const MatmulOperand& a, const MatmulOperand& b,
+internal::GridView internal::OneScale(const float* scale_inv) {
+  GridView grid;
+  BlockScales& scales = grid.scales;
+  scales.data = const_cast<float*>(scale_inv);  // only read
+  scales.rows = scales.cols = 1;
+  scales.block_rows = scales.block_cols = kWholeTensor;
+  return grid;
+}
+
+absl::StatusOr<MatmulInput> internal::MakeInput(const MatmulOperand& operand,
+                                                absl::string_view what,
+                                                bool transpose,
+                                                bool wants_row_wise) {
+  MatmulInput input;
+  if (operand.quantized() == nullptr) {
+    input.values = operand.view();
+    SK_RETURN_IF_ERROR(CheckHighPrecision(input.values, what));
+    SK_RETURN_IF_ERROR(ValidateView(input.values, what));
+  } else {
+    const QuantizedTensor& tensor = *operand.quantized();
+    SK_RETURN_IF_ERROR(ValidateTensor(tensor, what));
+    const bool has_wanted = wants_row_wise ? tensor.row_wise.has_value()
+                                           : tensor.column_wise.has_value();
+    const bool row_wise = wants_row_wise == has_wanted;
+    if (!has_wanted &&
+        !IsTransposable(tensor,
+                        row_wise ? *tensor.row_wise : *tensor.column_wise)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          what, ": got ", Describe(tensor), ", want ",
+          wants_row_wise ? "row-wise" : "column-wise", " data (usage ",
+          wants_row_wise ? "row_wise" : "column_wise",
+          "): this product contracts ", what, "'s ",
+          wants_row_wise ? "columns" : "rows",
+          ", and the scales must run along them"));
+    }
+    input = InputOf(tensor, row_wise);
+  }
+  return transpose ? input.Transposed() : input;
+}
+
+absl::Status internal::FillIn(const MatmulInput& a, const MatmulInput& b,
                               const MatmulOptions& options,
                               MatmulProblem* problem) {
-  SK_ASSIGN_OR_RETURN(problem->a,
-                      MakeInput(a, "a", options.transa,
-                                /*wants_row_wise=*/!options.transa));
-  SK_ASSIGN_OR_RETURN(problem->b, MakeInput(b, "b", options.transb,
-                                            /*wants_row_wise=*/options.transb));
+  problem->a = a;
+  problem->b = b;
   if (options.bias != nullptr) {
     SK_RETURN_IF_ERROR(CheckHighPrecision(*options.bias, "bias"));
     SK_RETURN_IF_ERROR(ValidateView(*options.bias, "bias"));
@@ -199,15 +198,28 @@ absl::Status internal::FillIn(const MatmulOperand& a, const MatmulOperand& b,
 
 namespace {
 
+// FillIn for operands of one product.
+absl::Status FillInOperands(const MatmulOperand& a, const MatmulOperand& b,
+                            const MatmulOptions& options,
+                            MatmulProblem* problem) {
+  SK_ASSIGN_OR_RETURN(const MatmulInput input_a,
+                      internal::MakeInput(a, "a", options.transa,
+                                          /*wants_row_wise=*/!options.transa));
+  SK_ASSIGN_OR_RETURN(const MatmulInput input_b,
+                      internal::MakeInput(b, "b", options.transb,
+                                          /*wants_row_wise=*/options.transb));
+  return internal::FillIn(input_a, input_b, options, problem);
+}
+
 // The one switch on the device kind.
 absl::Status Multiply(const MatmulProblem& problem, Stream stream) {
   switch (problem.out.device.kind) {
     case DeviceKind::kHost:
-      return internal::MatmulHost(problem);
+      return internal::MatmulHost({&problem, 1});
     case DeviceKind::kCuda:
       break;
   }
-  return internal::MatmulCuda(problem, stream);
+  return internal::MatmulCuda({&problem, 1}, stream);
 }
 
 absl::Status CheckCodesOutput(const QuantizedTensor& out, const SlotView& slot,
@@ -247,13 +259,17 @@ absl::Status Matmul(const MatmulOperand& a, const MatmulOperand& b,
   SK_RETURN_IF_ERROR(CheckHighPrecision(out, "out"));
   SK_RETURN_IF_ERROR(ValidateOutputView(out, "out"));
   problem.out = out;
-  SK_RETURN_IF_ERROR(internal::FillIn(a, b, options, &problem));
+  SK_RETURN_IF_ERROR(FillInOperands(a, b, options, &problem));
   return Multiply(problem, stream);
 }
 
 absl::Status MatmulQuantized(const MatmulOperand& a, const MatmulOperand& b,
                              QuantizedTensor* out, const SlotView& slot,
                              const MatmulOptions& options, Stream stream) {
+  if (out == nullptr) {
+    return absl::InvalidArgumentError(
+        "MatmulQuantized: out: got a null pointer, want a tensor of MakeEmpty");
+  }
   SK_RETURN_IF_ERROR(ValidateTensor(*out, "out"));
   SK_RETURN_IF_ERROR(CheckCodesOutput(*out, slot, options));
   MatmulProblem problem;
@@ -269,7 +285,7 @@ absl::Status MatmulQuantized(const MatmulOperand& a, const MatmulOperand& b,
     codes.column_wise_scale_inv = out->column_wise->scale_inv.as<float>();
   }
   problem.codes = codes;
-  SK_RETURN_IF_ERROR(internal::FillIn(a, b, options, &problem));
+  SK_RETURN_IF_ERROR(FillInOperands(a, b, options, &problem));
   return Multiply(problem, stream);
 }
 

@@ -27,12 +27,13 @@
 //   plain x plain of one dtype                             every chip
 //   delayed, current in any mixture                        8.9 and newer
 //   delayed, current, rowwise, block in any mixture        9.0
-//   mxfp8 x mxfp8; nvfp4 x nvfp4 (scales in 128x4 tiles)   10.0 and newer (not
+//   mxfp8 x mxfp8; nvfp4 x nvfp4                           10.0 and newer (not
 //                                                          run on one so far)
-// (rowwise without block as vectors of scales; anything with block as 1x128
-// blocks, a 128x128 operand as such once.) Else FailedPrecondition naming the
-// chip and `emulate`. With `emulate` the operands are dequantized, in tiles of
-// at most 64 MiB, into bfloat16 products with float32 sums:
+// (recipe/gemm_capability.h; rowwise without block as vectors of scales;
+// anything with block as 1x128 blocks, a 128x128 operand as such once.) Else
+// FailedPrecondition naming the chip, those that do, and `emulate`. With
+// `emulate` the operands are dequantized, in tiles of at most 64 MiB, into
+// bfloat16 products with float32 sums:
 //   |D - reference| <= ((K + 4) * 2^-23 + e) * sum_k |a_ik b_kj|, before
 //   rounding
 // into `out`, where e is 0 for per-tensor, rowwise, mxfp8, nvfp4 and bfloat16
@@ -40,16 +41,17 @@
 // to 2^-133), and 2^-8 per operand of another kind.
 //
 // Any layout, stride, alignment and size works: what cuBLASLt does not take
-// (8-bit codes in which K does not run fastest, K not a multiple of 16, strides
-// or pointers that are not multiples of 16 bytes, ...) is copied, transposed or
-// padded with zeros in memory of the library's own, to the same result; a bias,
-// activation or dtype that it does not take is applied by a kernel after it.
-// The first call of a shape chooses an algorithm by timing (random operands of
-// its own; see gemm/matmul_plans.h to save the choice), and the first call of a
-// stream allocates: both wait, so call once before capturing a graph. Inside a
-// capture the first answer that cuBLASLt takes is used, untimed. Later calls
-// only enqueue. Memory is checked to be on the device that a view names only in
-// a shape's first call.
+// (codes in which K does not run fastest, K not a multiple of 16, for mxfp8 and
+// nvfp4 of 32, strides or pointers that are not multiples of 16 bytes, scales
+// that are not in 128x4 tiles, ...) is copied, transposed or padded with zeros
+// in memory of the library's own, to the same result; a bias, activation or
+// dtype that it does not take is applied by a kernel after it. The first call
+// of a shape chooses an algorithm by timing (random operands of its own; see
+// gemm/matmul_plans.h to save the choice), and the first call of a stream
+// allocates: both wait, so call once before capturing a graph. Inside a capture
+// the first answer that cuBLASLt takes is used, untimed. Later calls only
+// enqueue. Memory is checked to be on the device that a view names only in a
+// shape's first call.
 //
 // Threads: any number of calls at once, with different outputs. Work is queued
 // on `stream`. The host keeps scratch memory per thread, so that calls of the

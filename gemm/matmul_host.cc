@@ -10,13 +10,14 @@
 #include <array>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "base/buffer.h"
 #include "base/status_macros.h"
+#include "gemm/custom_operands.h"
 #include "gemm/matmul_problem.h"
 #include "numerics/activation.h"
 #include "numerics/amax.h"
 #include "numerics/convert.h"
-#include "quantizer/dequantizer.h"
 
 namespace scalekeeper::internal {
 namespace {
@@ -208,31 +209,14 @@ void StoreBlock(const MatmulProblem& p, double scale, int64_t r0, int64_t c0,
   }
 }
 
-// A custom operand as float32, from its maker; others as they are.
-absl::StatusOr<MatmulInput> Read(const MatmulInput& input,
-                                 std::vector<float>* memory) {
-  if (input.custom == nullptr) return input;
-  const QuantizedTensor& q = *input.custom;
-  memory->resize(static_cast<size_t>(q.rows * q.cols));
-  const TensorView values = TensorView::Contiguous(memory->data(), DType::kF32,
-                                                   q.rows, q.cols, q.device);
-  SK_RETURN_IF_ERROR(q.dequantizer->DequantizeTo(q, values, Stream()));
-  return DequantizedIn(input, memory->data(), DType::kF32, q.cols);
-}
-
-}  // namespace
-
-absl::Status MatmulHost(const MatmulProblem& p) {
+void MultiplyOnHost(const MatmulProblem& p) {
   if (p.codes) {
     for (float* scale_inv :
          {p.codes->row_wise_scale_inv, p.codes->column_wise_scale_inv}) {
       if (scale_inv != nullptr) *scale_inv = *p.codes->slot.scale_inv;
     }
   }
-  if (p.out.empty()) return absl::OkStatus();
-  thread_local std::vector<float> a_memory, b_memory;
-  SK_ASSIGN_OR_RETURN(const MatmulInput a_input, Read(p.a, &a_memory));
-  SK_ASSIGN_OR_RETURN(const MatmulInput b_input, Read(p.b, &b_memory));
+  if (p.out.empty()) return;
   const int64_t depth = p.a.values.cols;
   const int64_t rows = RoundUpToBlock(p.out.rows);
   const int64_t cols = RoundUpToBlock(p.out.cols);
@@ -240,11 +224,11 @@ absl::Status MatmulHost(const MatmulProblem& p) {
   scratch.resize(static_cast<size_t>((rows + cols) * depth));
   double* a = scratch.data();
   double* b = a + rows * depth;
-  Pack(a_input, a);
-  Pack(b_input.Transposed(), b);
+  Pack(p.a, a);
+  Pack(p.b.Transposed(), b);
 
   // The product of two float32 is exact in double.
-  const double scale = TensorScale(a_input) * TensorScale(b_input);
+  const double scale = TensorScale(p.a) * TensorScale(p.b);
   const int64_t panel_bytes = std::max<int64_t>(1, depth) * kBlock *
                               static_cast<int64_t>(sizeof(double));
   const int64_t chunk =
@@ -261,6 +245,22 @@ absl::Status MatmulHost(const MatmulProblem& p) {
     }
   }
   if (p.codes) Observe(p.codes->slot, amax);
+}
+
+}  // namespace
+
+absl::Status MatmulHost(absl::Span<const MatmulProblem> problems) {
+  thread_local BufferPool pool(HostAllocator());
+  CustomOperands customs(&pool, DType::kF32, Stream());
+  for (const MatmulProblem& p : problems) {
+    if (!HasCustom(p)) {
+      MultiplyOnHost(p);
+      continue;
+    }
+    MatmulProblem plain = p;
+    SK_RETURN_IF_ERROR(customs.Read(&plain));
+    MultiplyOnHost(plain);
+  }
   return absl::OkStatus();
 }
 

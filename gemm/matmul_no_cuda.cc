@@ -3,10 +3,7 @@
 
 namespace scalekeeper::internal {
 
-absl::Status MatmulCuda(const MatmulProblem&, Stream) {
-  return BuiltWithoutCuda("Matmul on a CUDA device");
-}
-absl::Status MatmulGroupCuda(const std::vector<MatmulProblem>&, Stream) {
+absl::Status MatmulCuda(absl::Span<const MatmulProblem>, Stream) {
   return BuiltWithoutCuda("Matmul on a CUDA device");
 }
 absl::Status SaveMatmulPlansCuda(int, const std::string&) {

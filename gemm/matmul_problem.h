@@ -8,7 +8,10 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "amax/slot_view.h"
 #include "base/tensor_view.h"
 #include "gemm/matmul.h"
@@ -58,13 +61,23 @@ inline std::string TypeName(const MatmulInput& input) {
   return absl::StrCat(Name(input.scaling), " ", Name(input.format));
 }
 
+// Reads the copy of a quantized operand in which K runs fastest, if there is
+// one: scales of a part of a row must run along K, and GPUs multiply codes only
+// so. `wants_row_wise`: that is the row-wise one.
+absl::StatusOr<MatmulInput> MakeInput(const MatmulOperand& operand,
+                                      absl::string_view what, bool transpose,
+                                      bool wants_row_wise);
+
+// What all of a tensor is multiplied with, in one place of the device.
+GridView OneScale(const float* scale_inv);
+
 // What is checked of every Matmul with an output of values, and of the options
 // (gemm/matmul.cc); everything but `out` is filled in.
-absl::Status FillIn(const MatmulOperand& a, const MatmulOperand& b,
+absl::Status FillIn(const MatmulInput& a, const MatmulInput& b,
                     const MatmulOptions& options, MatmulProblem* problem);
 
-// Fails where a custom operand's maker does.
-absl::Status MatmulHost(const MatmulProblem& problem);
+// One after the other. Fails where a custom operand's maker does.
+absl::Status MatmulHost(absl::Span<const MatmulProblem> problems);
 
 }  // namespace scalekeeper::internal
 

@@ -12,6 +12,8 @@ namespace {
 using internal::CodeAt;
 using internal::GridView;
 using internal::MatmulInput;
+using internal::PackHalvesArguments;
+using internal::TileScalesArguments;
 
 constexpr int kThreads = 256;
 constexpr int64_t kMaxBlocks = 1 << 20;
@@ -40,6 +42,25 @@ __global__ void ExpandScalesKernel(ExpandScalesArguments p) {
         row < p.rows
             ? ScaleInverseAt(p.grid, row * p.row_block, col * p.col_block)
             : 0.0f;
+  }
+}
+
+__global__ void TileScalesKernel(TileScalesArguments p) {
+  for (int64_t i = GlobalThread(); i < p.bytes; i += GlobalThreads()) {
+    p.destination[i] = TiledScale(p, i);
+  }
+}
+
+// A thread makes kBytes bytes of the destination.
+__global__ void PackHalvesKernel(PackHalvesArguments p) {
+  constexpr int kBytes = 16;
+  const int64_t chunks = p.padded_rows * p.padded_cols / 2 / kBytes;
+  for (int64_t i = GlobalThread(); i < chunks; i += GlobalThreads()) {
+    alignas(kBytes) uint8_t bytes[kBytes];
+#pragma unroll
+    for (int j = 0; j < kBytes; ++j) bytes[j] = PackedHalves(p, i * kBytes + j);
+    reinterpret_cast<uint4*>(p.destination)[i] =
+        *reinterpret_cast<const uint4*>(bytes);
   }
 }
 
@@ -138,6 +159,8 @@ ElementScale ElementScaleOf(const MatmulInput& input) {
 void LoadScaledKernels() {
   cudaFuncAttributes attributes;
   (void)cudaFuncGetAttributes(&attributes, ExpandScalesKernel);
+  (void)cudaFuncGetAttributes(&attributes, TileScalesKernel);
+  (void)cudaFuncGetAttributes(&attributes, PackHalvesKernel);
   (void)cudaFuncGetAttributes(&attributes, DequantizeKernel);
   (void)cudaFuncGetAttributes(&attributes, MakeAlphaKernel);
   (void)cudaGetLastError();
@@ -149,6 +172,21 @@ absl::Status ExpandScalesOnDevice(const ExpandScalesArguments& p,
   if (count == 0) return absl::OkStatus();
   ExpandScalesKernel<<<BlocksFor(count), kThreads, 0, stream>>>(p);
   return CudaStatus(cudaGetLastError(), "launch of ExpandScalesKernel");
+}
+
+absl::Status TileScalesOnDevice(const TileScalesArguments& p,
+                                cudaStream_t stream) {
+  if (p.bytes == 0) return absl::OkStatus();
+  TileScalesKernel<<<BlocksFor(p.bytes), kThreads, 0, stream>>>(p);
+  return CudaStatus(cudaGetLastError(), "launch of TileScalesKernel");
+}
+
+absl::Status PackHalvesOnDevice(const PackHalvesArguments& p,
+                                cudaStream_t stream) {
+  const int64_t count = p.padded_rows * p.padded_cols / 32;
+  if (count == 0) return absl::OkStatus();
+  PackHalvesKernel<<<BlocksFor(count), kThreads, 0, stream>>>(p);
+  return CudaStatus(cudaGetLastError(), "launch of PackHalvesKernel");
 }
 
 absl::Status DequantizeOnDevice(const DequantizeArguments& p,

@@ -12,6 +12,7 @@
 #include "cuda_runtime_api.h"
 #include "gemm/matmul_input.h"
 #include "gemm/matmul_kernels_cuda.h"
+#include "gemm/operand_layout.h"
 
 namespace scalekeeper {
 
@@ -30,6 +31,14 @@ struct ExpandScalesArguments {
 };
 absl::Status ExpandScalesOnDevice(const ExpandScalesArguments& arguments,
                                   cudaStream_t stream);
+
+// All bytes of the tiles.
+absl::Status TileScalesOnDevice(const internal::TileScalesArguments& arguments,
+                                cudaStream_t stream);
+
+// All bytes of the destination, which is aligned to 16 bytes.
+absl::Status PackHalvesOnDevice(const internal::PackHalvesArguments& arguments,
+                                cudaStream_t stream);
 
 // destination (padded_rows x padded_cols, row-major, without gaps) = the values
 // as bfloat16, rounded once, and zeros around them; padded_cols is a multiple

@@ -42,12 +42,6 @@ absl::Status CheckSlots(const RecipeState& state,
   return absl::OkStatus();
 }
 
-std::string Describe(const GroupedTensor& tensor) {
-  return absl::StrCat(tensor.experts, " experts, ", Name(tensor.scaling), " ",
-                      Name(tensor.format), " ", tensor.rows, "x", tensor.cols,
-                      " on ", Name(tensor.device));
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GroupedQuantizer>> GroupedQuantizer::Create(

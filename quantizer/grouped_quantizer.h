@@ -24,6 +24,7 @@
 //                       GroupedQuantizer::Create(state.get(), slots));
 //   SK_ASSIGN_OR_RETURN(GroupedTensor x8, q->MakeEmpty(tokens, width, stream));
 //   SK_RETURN_IF_ERROR(q->QuantizeInto(x, counts, &x8, stream));
+//   SK_RETURN_IF_ERROR(GroupedMatmul(x8, weights, y, splits, options, stream));
 #ifndef SCALEKEEPER_QUANTIZER_GROUPED_QUANTIZER_H_
 #define SCALEKEEPER_QUANTIZER_GROUPED_QUANTIZER_H_
 
@@ -38,31 +39,11 @@
 #include "base/buffer.h"
 #include "base/tensor_view.h"
 #include "quantizer/grouped_kernels.h"
+#include "quantizer/grouped_tensor.h"
 #include "quantizer/known_memory.h"
 #include "quantizer/quantized_tensor.h"
 
 namespace scalekeeper {
-
-// What a GroupedQuantizer makes. Move-only; owns its memory.
-struct GroupedTensor {
-  int64_t rows = 0;  // padding included
-  int64_t cols = 0;
-  int experts = 0;
-  Scaling scaling = Scaling::kDelayed;
-  Format format = Format::kE4M3;
-  Device device;
-  // Empty where the usage was not asked for.
-  Buffer row_wise;     // R x C codes
-  Buffer column_wise;  // per expert C x R_e codes, from byte offsets[e] * C on
-  Buffer scale_inv;    // float32, one per expert, of both uses
-  Buffer offsets;      // int64, experts + 1: where their rows begin
-  Buffer amaxes;       // uint32, one per expert: scratch
-
-  size_t bytes() const {
-    return row_wise.size() + column_wise.size() + scale_inv.size() +
-           offsets.size() + amaxes.size();
-  }
-};
 
 class GroupedQuantizer {
  public:

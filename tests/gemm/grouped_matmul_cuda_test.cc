@@ -6,13 +6,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/device_memory.h"
+#include "base/status_macros.h"
 #include "gemm/grouped_matmul.h"
 #include "gtest/gtest.h"
+#include "quantizer/dequantizer.h"
 #include "tests/gemm/matmul_cuda_testing.h"
 #include "tests/gemm/scaled_testing.h"
 
 namespace scalekeeper {
 namespace {
+
+using ::testing::HasSubstr;
 
 class GroupedMatmulCudaTest : public MatmulCudaTest {
  protected:
@@ -101,6 +106,26 @@ TEST_F(GroupedMatmulCudaTest, EqualsTheHost) {
   }
 }
 
+// H6: 8-bit codes from 8 bytes past an aligned one, in rows of 120 bytes.
+TEST_F(GroupedMatmulCudaTest, CodesThatAreNotAlignedAreCopied) {
+  const std::vector<int64_t> splits = {5, 2, 9};
+  const auto run = [&](Device device) {
+    const QuantizedTensor a =
+        ValueOf(ScaledOperand(kCurrentKind, 16, 120, 1).Make(device));
+    const QuantizedTensor weight =
+        ValueOf(ScaledOperand(kCurrentKind, kN, 120, 2).Make(device));
+    const std::vector<MatmulOperand> b(3, weight);
+    DeviceTensor out =
+        ValueOf(DeviceTensor::Of(device, TestTensor(DType::kF32, 16, kN)));
+    MatmulOptions options;
+    options.transb = true;
+    EXPECT_THAT(GroupedMatmul(a, b, out.view(), splits, options, stream_),
+                IsOk());
+    return ValueOf(out.Download(stream_)).bytes();
+  };
+  EXPECT_EQ(run(kGpu), run(kHost));
+}
+
 // Counts that change from step to step share plans.
 TEST_F(GroupedMatmulCudaTest, AnyCountsAfterTheFirst) {
   for (const ScaledKind& kind : {kCurrentKind, k1x128Kind, kMxfp8Kind}) {
@@ -180,6 +205,98 @@ TEST_F(GroupedMatmulCudaTest, CapturedGroupsReplayToTheSameBits) {
   }
   enqueue();  // and eagerly again
   EXPECT_EQ(ValueOf(out.Download(stream_)).bytes(), want.bytes());
+}
+
+// An expert whose product fails in a capture: the lanes are joined, and the
+// capture is sound.
+TEST_F(GroupedMatmulCudaTest, AFailureLeavesACaptureSound) {
+  const std::vector<int64_t> splits = {16, 16, 16, 16};
+  DeviceTensor a =
+      ValueOf(DeviceTensor::Of(kGpu, SmallIntegers(DType::kBF16, 64, kK, 1)));
+  TestTensor on_host = SmallIntegers(DType::kBF16, kN, kK, 2);
+  DeviceTensor weight =
+      ValueOf(DeviceTensor::Of(kGpu, SmallIntegers(DType::kBF16, kK, kN, 2)));
+  TensorView wrong = on_host.view();
+  wrong.device = kGpu;  // which is not true
+  // The last has other strides, and so a plan of its own that is not there yet:
+  // its memory is looked at.
+  const MatmulOperand b[] = {weight.view(), weight.view(), weight.view(),
+                             TensorView(wrong.Transposed())};
+  DeviceTensor out =
+      ValueOf(DeviceTensor::Of(kGpu, TestTensor(DType::kF32, 64, kN)));
+  MatmulOptions options;
+  ASSERT_EQ(
+      cudaStreamBeginCapture(cuda_stream_.get(), cudaStreamCaptureModeGlobal),
+      cudaSuccess);
+  EXPECT_THAT(GroupedMatmul(a.view(), b, out.view(), splits, options, stream_),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("b is said to be on cuda:0")));
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(cuda_stream_.get(), &graph), cudaSuccess);
+  const CudaGraph owner(graph);
+  EXPECT_NE(graph, nullptr);
+}
+
+// bfloat16 ones; counts how often it is asked, and multiplies on the stream
+// meanwhile.
+class OnesDequantizer : public Dequantizer {
+ public:
+  absl::Status DequantizeTo(const QuantizedTensor& q, const TensorView& out,
+                            Stream stream) const override {
+    ++reads;
+    SK_RETURN_IF_ERROR(Matmul(own_a->view(), own_b->view(), own_out->view(),
+                              MatmulOptions(), stream));
+    const std::vector<MatmulOperand> experts(2, own_b->view());
+    SK_RETURN_IF_ERROR(GroupedMatmul(own_a->view(), experts, own_out->view(),
+                                     {3, 5}, MatmulOptions(), stream));
+    const std::vector<uint16_t> ones(static_cast<size_t>(q.rows * q.cols),
+                                     0x3F80);
+    return CopyFromHost(q.device, out.data, ones.data(), ones.size() * 2,
+                        stream);
+  }
+  mutable int reads = 0;
+  DeviceTensor *own_a = nullptr, *own_b = nullptr, *own_out = nullptr;
+};
+
+TEST_F(GroupedMatmulCudaTest, AMakerMayMultiplyAndReadsTokensOnce) {
+  OnesDequantizer maker;
+  DeviceTensor own_a =
+      ValueOf(DeviceTensor::Of(kGpu, SmallIntegers(DType::kBF16, 8, 16, 1)));
+  DeviceTensor own_b =
+      ValueOf(DeviceTensor::Of(kGpu, SmallIntegers(DType::kBF16, 16, 8, 1)));
+  DeviceTensor own_out =
+      ValueOf(DeviceTensor::Of(kGpu, TestTensor(DType::kF32, 8, 8)));
+  maker.own_a = &own_a;
+  maker.own_b = &own_b;
+  maker.own_out = &own_out;
+  QuantizedTensor tokens =
+      ValueOf(ScaledOperand(kCurrentKind, 24, kK, 1).Make(kGpu));
+  tokens.scaling = Scaling::kCustom;
+  tokens.dequantizer = &maker;
+  const QuantizedTensor weight =
+      ValueOf(ScaledOperand(kMxfp8Kind, kN, kK, 1).Make(kGpu));
+  const QuantizedTensor host_weight =
+      ValueOf(ScaledOperand(kMxfp8Kind, kN, kK, 1).Make(kHost));
+  const std::vector<MatmulOperand> b(3, weight);
+  DeviceTensor out =
+      ValueOf(DeviceTensor::Of(kGpu, TestTensor(DType::kF32, 24, kN)));
+  MatmulOptions options;
+  options.transb = options.emulate = true;
+  ASSERT_THAT(
+      GroupedMatmul(tokens, b, out.view(), {8, 0, 16}, options, stream_),
+      IsOk());
+  EXPECT_EQ(maker.reads, 1);
+  TestTensor ones = TestTensor::Of(DType::kBF16, 24, kK,
+                                   [](int64_t, int64_t) { return 1.0f; });
+  TestTensor want(DType::kF32, 24, kN);
+  ASSERT_THAT(Matmul(ones.view(), host_weight, want.view(), options, Stream()),
+              IsOk());
+  EXPECT_EQ(ValueOf(out.Download(stream_)).bytes(), want.bytes());
+  MatmulOptions native;
+  native.transb = true;
+  EXPECT_THAT(Matmul(tokens, weight, out.view(), native, stream_),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("custom x mxfp8 E4M3")));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "quantizer/dequantizer.h"
 #include "tests/gemm/scaled_testing.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/test_tensor.h"
@@ -121,6 +122,48 @@ TEST(GroupedMatmulTest, BiasAndPlainOperands) {
   EXPECT_EQ(out.at(0, 0), 11.0f);
   EXPECT_EQ(out.at(1, 0), 15.0f);
   EXPECT_EQ(out.at(2, 0), 1.0f);
+}
+
+// Ones, and counts how often it is asked.
+class OnesDequantizer : public Dequantizer {
+ public:
+  absl::Status DequantizeTo(const QuantizedTensor& q, const TensorView& out,
+                            Stream) const override {
+    ++reads;
+    for (int64_t i = 0; i < q.rows * q.cols; ++i) {
+      StoreFloat(out.dtype, 1.0f, out.data, i);
+    }
+    return absl::OkStatus();
+  }
+  mutable int reads = 0;
+};
+
+TEST(GroupedMatmulTest, CustomTokensAreReadOnce) {
+  OnesDequantizer maker;
+  const auto custom = [&](int64_t rows, int64_t cols) {
+    QuantizedTensor tensor =
+        *ScaledOperand(kCurrentKind, rows, cols, 1).Make(kHost);
+    tensor.scaling = Scaling::kCustom;
+    tensor.dequantizer = &maker;
+    return tensor;
+  };
+  const QuantizedTensor a = custom(8, 4);
+  TestTensor w =
+      TestTensor::Of(DType::kF32, 4, 2, [](int64_t, int64_t) { return 1.0f; });
+  const std::vector<MatmulOperand> plain(3, w.view());
+  TestTensor out(DType::kF32, 8, 2);
+  ASSERT_THAT(GroupedMatmul(a, plain, out.view(), {3, 0, 5}, {}, kStream),
+              IsOk());
+  EXPECT_EQ(maker.reads, 1);
+  EXPECT_EQ(out.at(7, 1), 4.0f);
+  // Weights of their own are read one by one.
+  std::vector<QuantizedTensor> weights;
+  for (int e = 0; e < 3; ++e) weights.push_back(custom(4, 2));
+  const std::vector<MatmulOperand> b(weights.begin(), weights.end());
+  maker.reads = 0;
+  ASSERT_THAT(GroupedMatmul(a, b, out.view(), {3, 2, 3}, {}, kStream), IsOk());
+  EXPECT_EQ(maker.reads, 1 + 3);
+  EXPECT_EQ(out.at(0, 0), 4.0f);
 }
 
 TEST(GroupedMatmulTest, ErrorsNameTheExpert) {

@@ -70,6 +70,8 @@ TEST(MatmulQuantizedTest, RefusesWhatHasNoMeaning) {
   accumulate.accumulate = true;
   EXPECT_THAT(MatmulQuantized(a, b, &out, slot.view(), accumulate, Stream()),
               StatusIs(invalid, HasSubstr("8-bit output cannot accumulate")));
+  EXPECT_THAT(MatmulQuantized(a, b, nullptr, slot.view(), {}, Stream()),
+              StatusIs(invalid, HasSubstr("out: got a null pointer")));
   EXPECT_THAT(MatmulQuantized(a, b, &out, SlotView(), {}, Stream()),
               StatusIs(invalid, HasSubstr("slot: got a null pointer")));
   QuantizedTensor other_shape = Constant(3, 6, 0.0f, kRowWise);

@@ -194,6 +194,32 @@ TEST_F(MatmulCudaTest, PlansAreSavedAndLoaded) {
   ExpectAsHost(product, out);
 }
 
+// What is refused leaves nothing that would hide it from the next call.
+TEST_F(MatmulCudaTest, MemoryOfTheHostIsRefusedEachTime) {
+  constexpr int64_t kM = 40, kN = 48, kK = 176;
+  TestTensor on_host = SmallIntegers(DType::kBF16, kM, kK, 1);
+  TensorView a = on_host.view();
+  a.device = kGpu;  // which is not true
+  DeviceTensor plain =
+      ValueOf(DeviceTensor::Of(kGpu, SmallIntegers(DType::kBF16, kN, kK, 2)));
+  Product product;
+  product.shape = {kM, kN, kK};
+  const QuantizedTensor codes = product.B(kGpu);
+  DeviceTensor out =
+      ValueOf(DeviceTensor::Of(kGpu, TestTensor(DType::kF32, kM, kN)));
+  MatmulOptions options;
+  options.transb = options.emulate = true;
+  for (int time = 0; time < 2; ++time) {
+    for (const MatmulOperand& b :
+         {MatmulOperand(plain.view()), MatmulOperand(codes)}) {
+      EXPECT_THAT(Matmul(a, b, out.view(), options, stream_),
+                  StatusIs(absl::StatusCode::kInvalidArgument,
+                           HasSubstr("a is said to be on cuda:0")));
+    }
+  }
+  EXPECT_EQ(cudaStreamSynchronize(cuda_stream_.get()), cudaSuccess);
+}
+
 // H8
 TEST_F(MatmulCudaTest, AnotherDeviceThanTheCurrentOne) {
   int count = 0;

@@ -8,7 +8,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/device_memory.h"
 #include "gemm/matmul.h"
+#include "gemm/matmul_problem.h"
+#include "gemm/operand_layout.h"
+#include "gemm/scaled_kernels_cuda.h"
 #include "gtest/gtest.h"
 #include "quantizer/dequantizer.h"
 #include "tests/gemm/matmul_cuda_testing.h"
@@ -332,6 +336,61 @@ TEST_F(ScaledMatmulCudaTest, CapturedProductsReplayToTheSameBits) {
     for (size_t i = 0; i < 2; ++i) {
       ASSERT_EQ(ValueOf(outs[i].Download(stream_)).bytes(), want[i].bytes());
     }
+  }
+}
+
+// What is brought to a chip that takes tiles: the bytes that the functions of
+// gemm/operand_layout.h say, made by kernels.
+TEST_F(ScaledMatmulCudaTest, TilesAndHalvesAreThoseOfTheHost) {
+  constexpr int64_t kRows = 140, kCols = 112;
+  for (const ScaledKind& kind : kMicroKinds) {
+    SCOPED_TRACE(kind.name);
+    const auto bytes_on = [&](Device device) {
+      const QuantizedTensor tensor =
+          ValueOf(ScaledOperand(kind, kRows, kCols, 1).Make(device));
+      const internal::MatmulInput input =
+          ValueOf(internal::MakeInput(tensor, "a", /*transpose=*/false, true));
+      internal::TileScalesArguments tiles;
+      tiles.grid = input.grid;
+      tiles.block = input.grid.col_block();
+      tiles.rows = kRows;
+      tiles.cols = kCols / tiles.block + (kCols % tiles.block != 0 ? 1 : 0);
+      tiles.bytes = internal::ScaleModeBytes(
+          kind.scaling == Scaling::kMxfp8 ? internal::ScaleMode::kVec32Ue8m0
+                                          : internal::ScaleMode::kVec16Ue4m3,
+          kRows, kCols);
+      internal::PackHalvesArguments halves;
+      if (kind.format == Format::kE2M1) {
+        halves.source = input.values.data;
+        halves.rows = kRows;
+        halves.cols = kCols;
+        halves.row_stride = input.values.row_stride;
+        halves.padded_rows = kRows + 4;
+        halves.padded_cols = 128;
+      }
+      const int64_t half_bytes = halves.padded_rows * halves.padded_cols / 2;
+      std::vector<uint8_t> bytes(static_cast<size_t>(tiles.bytes + half_bytes));
+      if (device == kHost) {
+        for (int64_t i = 0; i < tiles.bytes; ++i) {
+          bytes[static_cast<size_t>(i)] = internal::TiledScale(tiles, i);
+        }
+        for (int64_t i = 0; i < half_bytes; ++i) {
+          bytes[static_cast<size_t>(tiles.bytes + i)] =
+              internal::PackedHalves(halves, i);
+        }
+        return bytes;
+      }
+      Buffer memory = ValueOf(Upload(device, bytes));
+      tiles.destination = memory.as<uint8_t>();
+      halves.destination = memory.as<uint8_t>() + tiles.bytes;
+      EXPECT_THAT(TileScalesOnDevice(tiles, cuda_stream_.get()), IsOk());
+      EXPECT_THAT(PackHalvesOnDevice(halves, cuda_stream_.get()), IsOk());
+      EXPECT_THAT(CopyToHost(device, bytes.data(), memory.data(), bytes.size(),
+                             stream_),
+                  IsOk());
+      return bytes;
+    };
+    EXPECT_EQ(bytes_on(kGpu), bytes_on(kHost));
   }
 }
 

@@ -2,6 +2,7 @@
 // sum of products of the values, written out.
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -221,6 +222,8 @@ class CountingDequantizer : public Dequantizer {
   absl::Status DequantizeTo(const QuantizedTensor& q, const TensorView& out,
                             Stream) const override {
     if (fails) return absl::UnimplementedError("not today");
+    ++reads;
+    if (meanwhile) meanwhile();
     for (int64_t r = 0; r < q.rows; ++r) {
       for (int64_t c = 0; c < q.cols; ++c) {
         StoreFloat(out.dtype, static_cast<float>(r * q.cols + c), out.data,
@@ -230,6 +233,8 @@ class CountingDequantizer : public Dequantizer {
     return absl::OkStatus();
   }
   bool fails = false;
+  mutable int reads = 0;
+  std::function<void()> meanwhile;  // before it writes
 };
 
 TEST(ScaledMatmulTest, CustomTensorsAreReadByTheirMaker) {
@@ -258,6 +263,35 @@ TEST(ScaledMatmulTest, CustomTensorsAreReadByTheirMaker) {
   EXPECT_THAT(
       Matmul(custom, identity.view(), out.view(), {}, kStream),
       StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("not today")));
+}
+
+// A maker's own products, of custom tensors too, leave ours alone.
+TEST(ScaledMatmulTest, AMakerMayMultiply) {
+  CountingDequantizer inner_maker, maker;
+  QuantizedTensor inner = Held(ScaledOperand(kCurrentKind, 40, 30, 1));
+  inner.scaling = Scaling::kCustom;
+  inner.dequantizer = &inner_maker;
+  TestTensor inner_out(DType::kF32, 40, 40);
+  maker.meanwhile = [&] {
+    MatmulOptions options;
+    options.transb = true;
+    EXPECT_THAT(Matmul(inner, inner, inner_out.view(), options, kStream),
+                IsOk());
+  };
+  QuantizedTensor custom = Held(ScaledOperand(kCurrentKind, 2, 3, 1));
+  custom.scaling = Scaling::kCustom;
+  custom.dequantizer = &maker;
+  MatmulOptions options;
+  options.transb = true;
+  TestTensor out(DType::kF32, 2, 2);
+  QuantizedTensor again = Held(ScaledOperand(kCurrentKind, 2, 3, 1));
+  again.scaling = Scaling::kCustom;
+  again.dequantizer = &maker;
+  ASSERT_THAT(Matmul(custom, again, out.view(), options, kStream), IsOk());
+  EXPECT_EQ(out.at(0, 0), 0 * 0 + 1 * 1 + 2 * 2);
+  EXPECT_EQ(out.at(0, 1), 0 * 3 + 1 * 4 + 2 * 5);
+  EXPECT_EQ(out.at(1, 1), 3 * 3 + 4 * 4 + 5 * 5);
+  EXPECT_EQ(maker.reads, 2);
 }
 
 TEST(ScaledMatmulTest, GridsThatDoNotFitAreRefused) {

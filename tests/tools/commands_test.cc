@@ -127,6 +127,36 @@ TEST(LintTest, TroubleGivesExitCode2) {
                                 HasSubstr("/no/such: no such file")));
   EXPECT_EQ(result.out, "tensorwise: ok\n");
   EXPECT_EQ(RunCommand({"lint", "tensorwise", "--modules=/no"}).exit_code, 2);
+  EXPECT_EQ(RunCommand({"lint", "tensorwise", "--chip=sm_75"}).exit_code, 2);
+}
+
+// M10
+TEST(LintTest, TheChipIsAskedWithoutOne) {
+  CommandResult result = RunCommand({"lint", "mxfp8", "--chip=sm_100"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out, "mxfp8: ok\n");
+  result = RunCommand({"lint", "mxfp8", "--chip=sm_90"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err,
+              AllOf(StartsWith("mxfp8: error: module \"any module\": compute "
+                               "capability 9.0 does not multiply input (mxfp8 "
+                               "E4M3) x weight (mxfp8 E4M3) in fprop"),
+                    HasSubstr("in dgrad"), HasSubstr("in wgrad")));
+
+  const std::string modules = NewFile("chip_modules.txt", "head\nfc1\nfc2\n");
+  const std::string recipe =
+      NewFile("chip.textproto",
+              "defaults { all { format: E4M3 delayed {} } }\n"
+              "rule { module: \"fc.*\" all { format: E4M3 rowwise {} } }\n");
+  EXPECT_EQ(RunCommand({"lint", recipe, "--chip=sm_90", "--modules", modules})
+                .exit_code,
+            0);
+  result = RunCommand({"lint", recipe, "--chip=sm_89", "--modules", modules});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err,
+              HasSubstr("error: modules \"fc1\", \"fc2\": compute capability "
+                        "8.9 does not multiply input (rowwise E4M3)"));
 }
 
 TEST(PresetsTest, ListsAndPrints) {
