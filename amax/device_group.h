@@ -49,6 +49,11 @@ class DeviceGroup {
   // then gives the group up.
   virtual absl::Status Wait(Stream stream) = 0;
 
+  // Waits until all work of the device is done, on any stream, the reductions
+  // of graphs included, at most the deadline; then gives the group up. An error
+  // when kernels still run then.
+  virtual absl::Status WaitForDevice() = 0;
+
   // Device address of a word that is not 0 once the group was given up: set
   // before its reductions are stopped, so that what is queued behind them sees
   // it.

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "amax/nccl_handle.h"
 #include "amax/nccl_status.h"
 #include "amax/rendezvous.h"
 #include "base/cuda/device_guard_cuda.h"
@@ -49,8 +50,12 @@ absl::StatusOr<LauncherVariables> ReadLauncherVariables() {
 absl::StatusOr<std::unique_ptr<Communicator>>
 CreateNcclCommunicatorFromLauncher(const LauncherVariables& job,
                                    const NcclCommunicatorOptions& options) {
+  SK_RETURN_IF_ERROR(ValidateNcclDeadline(options.deadline));
   int count = 0;
-  SK_CUDA_RETURN_IF_ERROR(cudaGetDeviceCount(&count));
+  if (const cudaError_t error = cudaGetDeviceCount(&count);
+      error != cudaSuccess) {
+    return CudaStatus(error, absl::StrCat("LOCAL_RANK: got ", job.local_rank));
+  }
   if (job.local_rank < 0 || job.local_rank >= count) {
     return absl::FailedPreconditionError(
         absl::StrCat("LOCAL_RANK: got ", job.local_rank,

@@ -23,8 +23,12 @@ class NcclMailboxMemory : public MailboxMemory {
   ~NcclMailboxMemory() override {
     absl::StatusOr<CudaDeviceGuard> guard =
         CudaDeviceGuard::Enter(handle_->device());
-    // A communicator that was aborted has taken its windows with it.
+    if (handle_->broken()) handle_->Abort();
+    // A communicator that was aborted has taken its windows with it. That of a
+    // broken one which is borrowed is left mapped, and the memory is leaked:
+    // giving it back is a collective call.
     if (window_ != nullptr && handle_->get() != nullptr) {
+      if (handle_->broken()) return;
       (void)handle_->Await(ncclCommWindowDeregister(handle_->get(), window_),
                            "ncclCommWindowDeregister");
     }
@@ -86,11 +90,19 @@ class NcclMailboxMemory : public MailboxMemory {
 
 }  // namespace
 
+std::string NcclVersionObstacle(int loaded) {
+  if (loaded == NCCL_VERSION_CODE) return "";
+  return absl::StrCat("NCCL ", loaded, " is loaded, the device code is of ",
+                      NCCL_VERSION_CODE);
+}
+
 std::string NcclMailboxObstacle(const NcclHandle& handle) {
   int loaded = 0;
-  if (ncclGetVersion(&loaded) != ncclSuccess || loaded != NCCL_VERSION_CODE) {
-    return absl::StrCat("NCCL ", loaded, " is loaded, the device code is of ",
-                        NCCL_VERSION_CODE);
+  if (ncclGetVersion(&loaded) != ncclSuccess) {
+    return "ncclGetVersion fails";
+  }
+  if (std::string obstacle = NcclVersionObstacle(loaded); !obstacle.empty()) {
+    return obstacle;
   }
   if (handle.size() > kMaxMailboxRanks) {
     return absl::StrCat(handle.size(), " ranks, want at most ",

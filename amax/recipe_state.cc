@@ -7,11 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "amax/agreement.h"
 #include "amax/amax_group.h"
 #include "amax/arena.h"
 #include "amax/device_steps.h"
-#include "amax/group_table.h"
 #include "amax/history.h"
 #include "amax/kernels.h"
 #include "amax/kernels_host.h"
@@ -19,21 +17,16 @@
 #include "amax/recipe_state_rep.h"
 #include "amax/slot_table.h"
 #include "amax/update.h"
-#include "base/device_memory.h"
 #include "base/status_macros.h"
 
 namespace scalekeeper {
-namespace {
+namespace internal {
 
 absl::Status Annotate(const absl::Status& status, absl::string_view where) {
   if (status.ok()) return status;
   return absl::Status(status.code(),
                       absl::StrCat(where, ": ", status.message()));
 }
-
-}  // namespace
-
-namespace internal {
 
 void DieOfMisuse(absl::string_view what) {
   std::fprintf(stderr, "scalekeeper: %.*s\n", static_cast<int>(what.size()),
@@ -48,6 +41,7 @@ std::string QuotedList(const std::vector<std::string>& names) {
 
 }  // namespace internal
 
+using internal::Annotate;
 using internal::DieOfMisuse;
 using internal::QuotedList;
 
@@ -67,96 +61,6 @@ absl::StatusOr<uint32_t> RecipeState::Rep::ArenaIndex(
         Name(policy.scaling), " and keeps no scale; only delayed slots do"));
   }
   return static_cast<uint32_t>(table.arena_index(slot.value));
-}
-
-// ---------------------------------------------------------------- Freeze
-
-absl::Status RecipeState::Rep::CheckGroupsAreBound() const {
-  if (options.groups.empty()) return absl::OkStatus();
-  std::vector<std::string> bound, lacking;
-  for (const auto& [name, communicator] : options.groups) bound.push_back(name);
-  for (const std::string& name : table.groups()) {
-    if (options.groups.count(name) == 0) lacking.push_back(name);
-  }
-  for (const std::string& name : table.amax_groups()) {
-    if (options.groups.count(name) == 0) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "amax_group: the recipe names ", QuotedList(table.amax_groups()),
-          ", but no communicator is bound to \"", name, "\"; bound are ",
-          QuotedList(bound)));
-    }
-  }
-  if (lacking.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "amax_reduction.group: the recipe reduces over ", QuotedList(lacking),
-      ", which no communicator is bound to; bound are ", QuotedList(bound)));
-}
-
-absl::Status RecipeState::Rep::Allocate() {
-  ArenaLayout layout = PhaseSwitcher::LayoutOf(table);
-  layout.held = stale();
-  const bool on_host = options.device == Device::Host();
-  Allocator* allocator = options.allocator;
-  if (allocator == nullptr) {
-    SK_ASSIGN_OR_RETURN(allocator, DefaultAllocator(options.device));
-  }
-  SK_ASSIGN_OR_RETURN(
-      Arena made, Arena::Create(on_host ? allocator : HostAllocator(), layout));
-  arena = std::make_unique<Arena>(std::move(made));
-  phases = PhaseSwitcher(&table, arena.get(),
-                         recipe.ActivePhase(step_before_freeze));
-  arena->view().step->step = step_before_freeze;
-  queued_step = step_before_freeze;
-  amax_groups.clear();
-  for (const std::string& name : table.amax_groups()) {
-    const auto bound = options.groups.find(name);
-    if (bound == options.groups.end()) continue;
-    amax_groups[name] = std::make_unique<AmaxGroup>(name, bound->second,
-                                                    options.device, allocator);
-  }
-  RehashScalesHost(HeldView(arena->view()));
-  if (on_host) return absl::OkStatus();
-  std::vector<DeviceSteps::Group> groups;
-  for (const auto& [name, communicator] : options.groups) {
-    const uint32_t index = GroupIndex(name);
-    if (index != Rep::kNoGroup) groups.push_back({name, index, communicator});
-  }
-  SK_ASSIGN_OR_RETURN(
-      steps, DeviceSteps::Create(options.device, allocator, layout, update(),
-                                 arena.get(), std::move(groups)));
-  return absl::OkStatus();
-}
-
-// Every bound group is joined, whether the recipe uses it or not, even after an
-// error: a rank whose recipe differs must not leave the others waiting.
-absl::Status RecipeState::Rep::Agree(const absl::Status& local) const {
-  absl::Status status = local;
-  for (const auto& [name, communicator] : options.groups) {
-    const absl::Status agreed = Annotate(
-        AgreeOnTable(communicator, Stream{}, status,
-                     local.ok() ? GroupFingerprint(recipe, table, name) : 0,
-                     [&, group = absl::string_view(name)] {
-                       return DescribeGroup(recipe, table, group);
-                     }),
-        absl::StrCat("Freeze, group \"", name, "\""));
-    if (status.ok()) status = agreed;
-  }
-  return status;
-}
-
-absl::Status RecipeState::Freeze() {
-  Rep& rep = *rep_;
-  if (rep.frozen) {
-    return absl::FailedPreconditionError("Freeze: was called before");
-  }
-  absl::Status local = rep.table.Resolve(rep.recipe);
-  if (local.ok()) local = rep.CheckGroupsAreBound();
-  if (local.ok()) local = rep.Allocate();
-  SK_RETURN_IF_ERROR(rep.Agree(local));
-  SK_RETURN_IF_ERROR(DeviceSteps::AgreeOnExchange(
-      rep.options.groups, rep.options.exchange, rep.steps.get()));
-  rep.frozen = true;
-  return absl::OkStatus();
 }
 
 // ------------------------------------------------------------------ steps
@@ -185,11 +89,13 @@ absl::Status RecipeState::Rep::Reduce(Stream stream, int64_t* collectives) {
   for (const auto& [name, communicator] : options.groups) {
     const AmaxMessageView message = Message(GroupIndex(name));
     if (message.count == 0) continue;
-    SK_RETURN_IF_ERROR(
-        Annotate(communicator->AllReduceMax(
-                     absl::MakeSpan(message.data, message.count), stream),
-                 absl::StrCat("EndStep of step ", arena->view().step->step,
-                              ", group \"", name, "\"")));
+    const absl::Status status = communicator->AllReduceMax(
+        absl::MakeSpan(message.data, message.count), stream);
+    if (!status.ok()) {
+      return Annotate(status,
+                      absl::StrCat("EndStep of step ", arena->view().step->step,
+                                   ", group \"", name, "\""));
+    }
     ++*collectives;
   }
   return absl::OkStatus();
@@ -247,6 +153,11 @@ absl::Status RecipeState::Rep::HostEndStep(Stream stream,
   return absl::OkStatus();
 }
 
+absl::Status RecipeState::Rep::FailEndStep(const absl::Status& status,
+                                           int64_t step) {
+  return Fail(Annotate(status, absl::StrCat("EndStep of step ", step)));
+}
+
 absl::Status RecipeState::Rep::DeviceEndStep(Stream stream,
                                              const uint32_t* skip_flag,
                                              bool due) {
@@ -266,15 +177,15 @@ absl::Status RecipeState::Rep::DeviceEndStep(Stream stream,
   } else {
     status = steps->Queue(skip_flag, stream, &collectives);
   }
-  const std::string where = absl::StrCat("EndStep of step ", queued_step);
-  if (!status.ok()) return Fail(Annotate(status, where));
+  if (!status.ok()) return FailEndStep(status, queued_step);
+  const int64_t step = queued_step;
   if (updates) held = false;
   SK_RETURN_IF_ERROR(AfterQueued(stream, collectives, updates));
   if (!stale()) return absl::OkStatus();
   collectives = 0;
   status = due ? steps->QueueHold(skip_flag, stream, &collectives)
                : steps->QueueKeep(skip_flag, stream);
-  if (!status.ok()) return Fail(Annotate(status, where));
+  if (!status.ok()) return FailEndStep(status, step);
   if (due) held = true;
   counters.collectives += collectives;
   return absl::OkStatus();
@@ -363,7 +274,7 @@ absl::Status RecipeState::Rep::Drain() {
   const int64_t step = CurrentStep();
   int64_t collectives = 0;
   if (steps) {
-    SK_RETURN_IF_ERROR(SynchronizeDevice(options.device));
+    SK_RETURN_IF_ERROR(steps->WaitForDevice());
     SK_RETURN_IF_ERROR(steps->QueueHeldUpdate(Stream{}, &collectives));
     held = false;
     SK_RETURN_IF_ERROR(AfterQueued(Stream{}, collectives, /*updated=*/true));
@@ -396,8 +307,11 @@ absl::Status RecipeState::SetStep(int64_t step) {
   }
   SK_RETURN_IF_ERROR(rep.Drain());
   if (rep.steps) {
-    SK_RETURN_IF_ERROR(SynchronizeDevice(rep.options.device));
+    SK_RETURN_IF_ERROR(rep.steps->WaitForDevice());
     SK_RETURN_IF_ERROR(rep.Fetch(Arena::Extent::kAll, Stream{}));
+    if (absl::Status status = rep.steps->Poll(); !status.ok()) {
+      return rep.Fail(std::move(status));
+    }
   }
   return rep.MoveTo(step);
 }

@@ -26,6 +26,9 @@
 namespace scalekeeper {
 namespace internal {
 
+// `where: ` before the message of an error.
+absl::Status Annotate(const absl::Status& status, absl::string_view where);
+
 // For the few calls that return a reference and so cannot return a Status.
 [[noreturn]] void DieOfMisuse(absl::string_view what);
 
@@ -126,6 +129,7 @@ struct RecipeState::Rep {
     failure = status;
     return status;
   }
+  absl::Status FailEndStep(const absl::Status& status, int64_t step);
   std::vector<std::string> DisagreeingGroups() const;
 
   const Recipe recipe;
