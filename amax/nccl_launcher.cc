@@ -51,15 +51,11 @@ absl::StatusOr<std::unique_ptr<Communicator>>
 CreateNcclCommunicatorFromLauncher(const LauncherVariables& job,
                                    const NcclCommunicatorOptions& options) {
   SK_RETURN_IF_ERROR(ValidateNcclDeadline(options.deadline));
-  int count = 0;
-  if (const cudaError_t error = cudaGetDeviceCount(&count);
-      error != cudaSuccess) {
-    return CudaStatus(error, absl::StrCat("LOCAL_RANK: got ", job.local_rank));
-  }
-  if (job.local_rank < 0 || job.local_rank >= count) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("LOCAL_RANK: got ", job.local_rank,
-                     ", but this machine has ", count, " CUDA devices"));
+  if (const absl::Status status = CheckCudaDevice(job.local_rank);
+      !status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat("LOCAL_RANK: got ", job.local_rank, ": ",
+                                     status.message()));
   }
   ncclUniqueId id = {};
   if (job.rank == 0) {
