@@ -74,9 +74,6 @@ class NcclHandle {
   bool broken_ = false;
 };
 
-// InvalidArgument unless > 0.
-absl::Status ValidateNcclDeadline(absl::Duration deadline);
-
 }  // namespace scalekeeper
 
 #endif  // SCALEKEEPER_AMAX_NCCL_HANDLE_H_

@@ -6,7 +6,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "amax/nccl_handle.h"
 #include "amax/nccl_status.h"
 #include "amax/rendezvous.h"
 #include "base/cuda/device_guard_cuda.h"
@@ -50,7 +49,7 @@ absl::StatusOr<LauncherVariables> ReadLauncherVariables() {
 absl::StatusOr<std::unique_ptr<Communicator>>
 CreateNcclCommunicatorFromLauncher(const LauncherVariables& job,
                                    const NcclCommunicatorOptions& options) {
-  SK_RETURN_IF_ERROR(ValidateNcclDeadline(options.deadline));
+  SK_RETURN_IF_ERROR(Validate(options));
   if (const absl::Status status = CheckCudaDevice(job.local_rank);
       !status.ok()) {
     return absl::Status(status.code(),

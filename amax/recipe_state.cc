@@ -7,9 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "amax/agreement.h"
 #include "amax/amax_group.h"
 #include "amax/arena.h"
 #include "amax/device_steps.h"
+#include "amax/group_table.h"
 #include "amax/history.h"
 #include "amax/kernels.h"
 #include "amax/kernels_host.h"
@@ -17,16 +19,21 @@
 #include "amax/recipe_state_rep.h"
 #include "amax/slot_table.h"
 #include "amax/update.h"
+#include "base/device_memory.h"
 #include "base/status_macros.h"
 
 namespace scalekeeper {
-namespace internal {
+namespace {
 
 absl::Status Annotate(const absl::Status& status, absl::string_view where) {
   if (status.ok()) return status;
   return absl::Status(status.code(),
                       absl::StrCat(where, ": ", status.message()));
 }
+
+}  // namespace
+
+namespace internal {
 
 void DieOfMisuse(absl::string_view what) {
   std::fprintf(stderr, "scalekeeper: %.*s\n", static_cast<int>(what.size()),
@@ -41,7 +48,6 @@ std::string QuotedList(const std::vector<std::string>& names) {
 
 }  // namespace internal
 
-using internal::Annotate;
 using internal::DieOfMisuse;
 using internal::QuotedList;
 
@@ -61,6 +67,96 @@ absl::StatusOr<uint32_t> RecipeState::Rep::ArenaIndex(
         Name(policy.scaling), " and keeps no scale; only delayed slots do"));
   }
   return static_cast<uint32_t>(table.arena_index(slot.value));
+}
+
+// ---------------------------------------------------------------- Freeze
+
+absl::Status RecipeState::Rep::CheckGroupsAreBound() const {
+  if (options.groups.empty()) return absl::OkStatus();
+  std::vector<std::string> bound, lacking;
+  for (const auto& [name, communicator] : options.groups) bound.push_back(name);
+  for (const std::string& name : table.groups()) {
+    if (options.groups.count(name) == 0) lacking.push_back(name);
+  }
+  for (const std::string& name : table.amax_groups()) {
+    if (options.groups.count(name) == 0) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "amax_group: the recipe names ", QuotedList(table.amax_groups()),
+          ", but no communicator is bound to \"", name, "\"; bound are ",
+          QuotedList(bound)));
+    }
+  }
+  if (lacking.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "amax_reduction.group: the recipe reduces over ", QuotedList(lacking),
+      ", which no communicator is bound to; bound are ", QuotedList(bound)));
+}
+
+absl::Status RecipeState::Rep::Allocate() {
+  ArenaLayout layout = PhaseSwitcher::LayoutOf(table);
+  layout.held = stale();
+  const bool on_host = options.device == Device::Host();
+  Allocator* allocator = options.allocator;
+  if (allocator == nullptr) {
+    SK_ASSIGN_OR_RETURN(allocator, DefaultAllocator(options.device));
+  }
+  SK_ASSIGN_OR_RETURN(
+      Arena made, Arena::Create(on_host ? allocator : HostAllocator(), layout));
+  arena = std::make_unique<Arena>(std::move(made));
+  phases = PhaseSwitcher(&table, arena.get(),
+                         recipe.ActivePhase(step_before_freeze));
+  arena->view().step->step = step_before_freeze;
+  queued_step = step_before_freeze;
+  amax_groups.clear();
+  for (const std::string& name : table.amax_groups()) {
+    const auto bound = options.groups.find(name);
+    if (bound == options.groups.end()) continue;
+    amax_groups[name] = std::make_unique<AmaxGroup>(name, bound->second,
+                                                    options.device, allocator);
+  }
+  RehashScalesHost(HeldView(arena->view()));
+  if (on_host) return absl::OkStatus();
+  std::vector<DeviceSteps::Group> groups;
+  for (const auto& [name, communicator] : options.groups) {
+    const uint32_t index = GroupIndex(name);
+    if (index != Rep::kNoGroup) groups.push_back({name, index, communicator});
+  }
+  SK_ASSIGN_OR_RETURN(
+      steps, DeviceSteps::Create(options.device, allocator, layout, update(),
+                                 arena.get(), std::move(groups)));
+  return absl::OkStatus();
+}
+
+// Every bound group is joined, whether the recipe uses it or not, even after an
+// error: a rank whose recipe differs must not leave the others waiting.
+absl::Status RecipeState::Rep::Agree(const absl::Status& local) const {
+  absl::Status status = local;
+  for (const auto& [name, communicator] : options.groups) {
+    const absl::Status agreed = Annotate(
+        AgreeOnTable(communicator, Stream{}, status,
+                     local.ok() ? GroupFingerprint(recipe, table, name) : 0,
+                     [&, group = absl::string_view(name)] {
+                       return DescribeGroup(recipe, table, group);
+                     }),
+        absl::StrCat("Freeze, group \"", name, "\""));
+    if (status.ok()) status = agreed;
+  }
+  return status;
+}
+
+absl::Status RecipeState::Freeze() {
+  Rep& rep = *rep_;
+  if (rep.frozen) {
+    return absl::FailedPreconditionError("Freeze: was called before");
+  }
+  absl::Status local = rep.table.Resolve(rep.recipe);
+  if (local.ok()) local = rep.CheckGroupsAreBound();
+  if (local.ok()) local = rep.Allocate();
+  SK_RETURN_IF_ERROR(rep.Agree(local));
+  SK_RETURN_IF_ERROR(DeviceSteps::AgreeOnExchange(
+      rep.options.groups, rep.options.exchange, rep.steps.get()));
+  rep.frozen = true;
+  return absl::OkStatus();
 }
 
 // ------------------------------------------------------------------ steps
@@ -349,57 +445,6 @@ absl::Status RecipeState::CommitCalibration(Stream stream) {
   return Check(stream);
 }
 
-absl::Status RecipeState::Rep::RequireUpdateOfParts(
-    absl::string_view call) const {
-  if (stale()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(call,
-                     ": got a recipe with update.staleness: 1, want 0: a "
-                     "stack that reduces by itself lets its reductions "
-                     "run beside its steps as it likes"));
-  }
-  if (UpdateIsDue()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      call, ": step ", CurrentStep(),
-      " updates nothing under update.interval: ", update().interval,
-      "; end it with EndStep (UpdateIsDue tells)"));
-}
-
-absl::Status RecipeState::Pack(Stream stream, const uint32_t* skip_flag) {
-  SK_RETURN_IF_ERROR(rep_->RequireFrozen("Pack"));
-  SK_RETURN_IF_ERROR(rep_->RequireNotPacked("Pack"));
-  SK_RETURN_IF_ERROR(rep_->RequireUpdateOfParts("Pack"));
-  return rep_->Pack(stream, skip_flag);
-}
-
-absl::StatusOr<AmaxMessageView> RecipeState::AmaxMessage(
-    absl::string_view group) {
-  SK_RETURN_IF_ERROR(rep_->RequireFrozen("AmaxMessage"));
-  const uint32_t index = rep_->GroupIndex(group);
-  if (index == Rep::kNoGroup) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("AmaxMessage: got group \"", group,
-                     "\", want one of: ", QuotedList(rep_->table.groups())));
-  }
-  return rep_->Message(index);
-}
-
-absl::Status RecipeState::Update(Stream stream, const uint32_t* skip_flag) {
-  SK_RETURN_IF_ERROR(rep_->RequireFrozen("Update"));
-  if (!rep_->packed) {
-    return absl::FailedPreconditionError(
-        "Update without Pack: call Pack, reduce the messages, then Update");
-  }
-  if (rep_->steps) return rep_->DeviceUpdate(stream, skip_flag);
-  return rep_->Update(stream, skip_flag, /*collectives=*/0);
-}
-
-absl::Status RecipeState::CancelPack() {
-  SK_RETURN_IF_ERROR(rep_->RequireFrozen("CancelPack"));
-  rep_->packed = false;
-  return absl::OkStatus();
-}
-
 absl::Status RecipeState::RestorePrevious(Stream stream) {
   Rep& rep = *rep_;
   SK_RETURN_IF_ERROR(rep.RequireFrozen("RestorePrevious"));
@@ -485,74 +530,6 @@ absl::StatusOr<SlotId> RecipeState::AddSlot(absl::string_view module,
   SK_ASSIGN_OR_RETURN(const int32_t slot,
                       rep_->table.AddSlot(module, name, role));
   return SlotId{slot};
-}
-
-// -------------------------------------------------------------- accessors
-
-bool RecipeState::frozen() const { return rep_->frozen; }
-const Recipe& RecipeState::recipe() const { return rep_->recipe; }
-Device RecipeState::device() const { return rep_->options.device; }
-StepCounters RecipeState::counters() const { return rep_->counters; }
-std::vector<std::string> RecipeState::groups() const {
-  return frozen() ? rep_->table.groups() : std::vector<std::string>();
-}
-size_t RecipeState::slot_count() const { return rep_->table.size(); }
-
-const std::string& RecipeState::name(SlotId slot) const {
-  return rep_->table.name(rep_->CheckedSlot(slot, "name"));
-}
-
-const std::vector<Policy>& RecipeState::policies(SlotId slot) const {
-  if (!frozen()) DieOfMisuse("policies before Freeze: call Freeze first");
-  return rep_->table.policies(rep_->CheckedSlot(slot, "policies"));
-}
-
-const Policy& RecipeState::policy(SlotId slot) const {
-  return policies(slot)[static_cast<size_t>(active_phase())];
-}
-
-int RecipeState::active_phase() const {
-  return frozen() ? rep_->phases.active_phase()
-                  : rep_->recipe.ActivePhase(rep_->step_before_freeze);
-}
-
-const GemmPolicy& RecipeState::gemm_policy(absl::string_view module,
-                                           Gemm gemm) const {
-  if (!frozen()) DieOfMisuse("gemm_policy before Freeze: call Freeze first");
-  const GemmPolicy* policy =
-      rep_->table.gemm_policy(active_phase(), module, gemm);
-  if (policy == nullptr) {
-    DieOfMisuse(absl::StrCat("gemm_policy: module \"", module,
-                             "\" was not added to this RecipeState"));
-  }
-  return *policy;
-}
-
-AmaxGroup* RecipeState::amax_group(absl::string_view name) const {
-  const auto it = rep_->amax_groups.find(name);
-  return it == rep_->amax_groups.end() ? nullptr : it->second.get();
-}
-
-bool RecipeState::inference() const { return rep_->options.inference; }
-
-const int64_t* RecipeState::StepWord() const {
-  if (!frozen()) return nullptr;
-  return &rep_->StateArena().view().step->step;
-}
-
-SlotView RecipeState::View(SlotId slot) const {
-  if (!frozen() || !rep_->Knows(slot)) return {};
-  const int32_t index = rep_->table.arena_index(slot.value);
-  if (index < 0) return {};
-  const ArenaView& view = rep_->StateArena().view();
-  SlotView words;
-  words.amax = view.amax + rep_->arena->view().descriptors[index].amax_index;
-  if (rep_->table.delayed_in_some_phase(slot.value)) {
-    words.scale = view.scale + index;
-    words.scale_inv = view.scale_inv + index;
-    words.measure = view.measure + index;
-  }
-  return words;
 }
 
 }  // namespace scalekeeper

@@ -26,9 +26,6 @@
 namespace scalekeeper {
 namespace internal {
 
-// `where: ` before the message of an error.
-absl::Status Annotate(const absl::Status& status, absl::string_view where);
-
 // For the few calls that return a reference and so cannot return a Status.
 [[noreturn]] void DieOfMisuse(absl::string_view what);
 

@@ -12,7 +12,7 @@
 #include "amax/mailboxes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/amax/local_ranks_testing.h"
+#include "tests/amax/one_gpu_ranks_testing.h"
 
 namespace scalekeeper {
 namespace {

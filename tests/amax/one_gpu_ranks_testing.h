@@ -1,8 +1,8 @@
 // Two ranks on one GPU: mailboxes in its own memory, reductions through the
 // host. What needs two GPUs otherwise can be tried on one: the one-kernel
 // exchange, a rank that does not come, and what ranks agree on.
-#ifndef SCALEKEEPER_TESTS_AMAX_LOCAL_RANKS_TESTING_H_
-#define SCALEKEEPER_TESTS_AMAX_LOCAL_RANKS_TESTING_H_
+#ifndef SCALEKEEPER_TESTS_AMAX_ONE_GPU_RANKS_TESTING_H_
+#define SCALEKEEPER_TESTS_AMAX_ONE_GPU_RANKS_TESTING_H_
 
 #include <array>
 #include <cstdint>
@@ -198,4 +198,4 @@ class LocalJob {
 
 }  // namespace scalekeeper
 
-#endif  // SCALEKEEPER_TESTS_AMAX_LOCAL_RANKS_TESTING_H_
+#endif  // SCALEKEEPER_TESTS_AMAX_ONE_GPU_RANKS_TESTING_H_
