@@ -388,9 +388,16 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
 
 }  // namespace
 
+absl::Status Validate(const NcclCommunicatorOptions& options) {
+  if (options.deadline > absl::ZeroDuration()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("options.deadline: got ",
+                   absl::FormatDuration(options.deadline), ", want > 0"));
+}
+
 absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclCommunicator(
     ncclComm_t comm, const NcclCommunicatorOptions& options) {
-  SK_RETURN_IF_ERROR(ValidateNcclDeadline(options.deadline));
+  SK_RETURN_IF_ERROR(Validate(options));
   SK_ASSIGN_OR_RETURN(std::shared_ptr<NcclHandle> handle,
                       NcclHandle::Borrow(comm, options.deadline));
   return NcclCommunicator::Make(std::move(handle));
@@ -399,7 +406,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclCommunicator(
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclCommunicator(
     const ncclUniqueId& id, int rank, int size, int device,
     const NcclCommunicatorOptions& options) {
-  SK_RETURN_IF_ERROR(ValidateNcclDeadline(options.deadline));
+  SK_RETURN_IF_ERROR(Validate(options));
   SK_ASSIGN_OR_RETURN(
       std::shared_ptr<NcclHandle> handle,
       NcclHandle::Create(id, rank, size, device, options.deadline));

@@ -45,12 +45,6 @@ void Pause::operator()() {
   }
 }
 
-absl::Status ValidateNcclDeadline(absl::Duration deadline) {
-  if (deadline > absl::ZeroDuration()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "options.deadline: got ", absl::FormatDuration(deadline), ", want > 0"));
-}
-
 absl::Status NcclHandle::ReadPlace() {
   for (const auto& [result, call] :
        {std::make_pair(ncclCommCount(comm_, &size_), "ncclCommCount"),
