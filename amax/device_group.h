@@ -19,12 +19,16 @@
 
 namespace scalekeeper {
 
-// This rank's share of mailboxes, unmapped and freed when destroyed. Must not
-// outlive the communicator; no kernel may use it any more.
+// This rank's share of mailboxes, unmapped and freed when destroyed, which may
+// wait for the other ranks to do the same. Must not outlive the communicator;
+// no kernel may use it any more.
 class MailboxMemory {
  public:
   virtual ~MailboxMemory() = default;
   virtual const Mailboxes& mailboxes() const = 0;
+  // A rank is lost: destruction waits for nobody, and leaks what it could only
+  // give back together with the others.
+  virtual void Abandon() = 0;
 };
 
 class DeviceGroup {

@@ -75,7 +75,9 @@ absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
 }
 
 DeviceSteps::~DeviceSteps() {
-  if (WaitForDevice().ok()) return;
+  const bool over = WaitForDevice().ok();
+  if (mailboxes_ != nullptr && !Poll().ok()) mailboxes_->Abandon();
+  if (over) return;
   // What still runs uses all this.
   (void)arena_.release();
   (void)mailboxes_.release();

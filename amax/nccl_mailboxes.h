@@ -14,11 +14,6 @@
 
 namespace scalekeeper {
 
-// Why memory cannot be mapped by the library of version `loaded`
-// (ncclGetVersion), or "": its windows are laid out as those of the headers
-// only when the versions are equal.
-std::string NcclVersionObstacle(int loaded);
-
 // Why the ranks of `handle` cannot have mailboxes, or "", as far as one rank
 // knows without asking the others.
 std::string NcclMailboxObstacle(const NcclHandle& handle);
@@ -26,7 +21,8 @@ std::string NcclMailboxObstacle(const NcclHandle& handle);
 // Collective. `communicator` is over `handle`; ranks that fail before the
 // window is made tell the others over it. FailedPrecondition when not all ranks
 // are on one NVLink domain. Destroying it is collective; where the group is
-// broken it is not, and leaks the memory of a borrowed communicator.
+// broken, or after Abandon, it is not, and leaks the memory unless that is of
+// an owned communicator, which is aborted then.
 absl::StatusOr<std::unique_ptr<MailboxMemory>> MakeNcclMailboxes(
     const std::shared_ptr<NcclHandle>& handle, Communicator* communicator,
     uint32_t capacity);

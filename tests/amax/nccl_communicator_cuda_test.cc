@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "amax/nccl_communicator.h"
 #include "amax/nccl_launcher.h"
+#include "amax/nccl_version.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/amax/nccl_testing.h"
@@ -190,6 +191,16 @@ TEST_F(NcclCommunicatorTest, ABrokenBorrowedOneEndsWithoutTheOtherRank) {
   modules[1].reset();
   group[1].reset();
   for (ncclComm_t comm : comms) (void)ncclCommAbort(comm);
+}
+
+TEST(NcclVersionTest, OnlyTheVersionOfTheHeadersMapsMemory) {
+  EXPECT_EQ(NcclVersionObstacle(NCCL_VERSION_CODE), "");
+  for (int loaded : {0, NCCL_VERSION_CODE - 1, NCCL_VERSION_CODE + 1, 22803}) {
+    EXPECT_THAT(
+        NcclVersionObstacle(loaded),
+        ::testing::AllOf(HasSubstr(absl::StrCat("NCCL ", loaded, " is loaded")),
+                         HasSubstr(absl::StrCat(NCCL_VERSION_CODE))));
+  }
 }
 
 // A collective of the launcher's would wait; this is known before.

@@ -116,6 +116,9 @@ TEST_F(LocalRanksTest, AStateEndsAlthoughARankDoesNotCome) {
   const absl::Time begin = absl::Now();
   job.Destroy(0);
   EXPECT_LT(absl::Now() - begin, Within(absl::Seconds(8)));
+  EXPECT_TRUE(job.rank(0).abandoned) << "giving mailboxes back is collective";
+  job.Destroy(1);
+  EXPECT_FALSE(job.rank(1).abandoned) << "as far as it knows all is well";
 }
 
 TEST_F(LocalRanksTest, SetStepTellsThatARankDoesNotCome) {

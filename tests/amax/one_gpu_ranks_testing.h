@@ -52,7 +52,8 @@ class LocalRank : public Communicator, public DeviceGroup {
         abort_(Device::Cuda(0), 1),
         abort_stream_(ValueOrDie(CreateCudaStream())) {}
 
-  std::string obstacle;  // MailboxObstacle
+  std::string obstacle;    // MailboxObstacle
+  bool abandoned = false;  // its mailboxes were
 
   // As when NCCL reports trouble.
   void GiveUp(absl::Status status) {
@@ -103,6 +104,7 @@ class LocalRank : public Communicator, public DeviceGroup {
       return absl::ResourceExhaustedError("capacity");
     }
     auto memory = std::make_unique<Memory>();
+    memory->abandoned = &abandoned;
     memory->boxes.ranks = 2;
     memory->boxes.rank = static_cast<uint32_t>(rank());
     memory->boxes.capacity = LocalPair::kCapacity;
@@ -120,7 +122,9 @@ class LocalRank : public Communicator, public DeviceGroup {
  private:
   struct Memory : MailboxMemory {
     const Mailboxes& mailboxes() const override { return boxes; }
+    void Abandon() override { *abandoned = true; }
     Mailboxes boxes;
+    bool* abandoned = nullptr;
   };
 
   template <typename Query>
