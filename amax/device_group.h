@@ -19,12 +19,16 @@
 
 namespace scalekeeper {
 
-// This rank's share of mailboxes, unmapped and freed when destroyed. Must not
-// outlive the communicator; no kernel may use it any more.
+// This rank's share of mailboxes, unmapped and freed when destroyed, which may
+// wait for the other ranks to do the same. Must not outlive the communicator;
+// no kernel may use it any more.
 class MailboxMemory {
  public:
   virtual ~MailboxMemory() = default;
   virtual const Mailboxes& mailboxes() const = 0;
+  // A rank is lost: destruction waits for nobody, and leaks what it could only
+  // give back together with the others.
+  virtual void Abandon() = 0;
 };
 
 class DeviceGroup {
@@ -48,6 +52,11 @@ class DeviceGroup {
   // Waits until all that is queued on `stream` is done, at most the deadline;
   // then gives the group up.
   virtual absl::Status Wait(Stream stream) = 0;
+
+  // Waits until all work of the device is done, on any stream, the reductions
+  // of graphs included, at most the deadline; then gives the group up. An error
+  // when kernels still run then.
+  virtual absl::Status WaitForDevice() = 0;
 
   // Device address of a word that is not 0 once the group was given up: set
   // before its reductions are stopped, so that what is queued behind them sees

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
+#include "amax/exchange_agreement.h"
 #include "amax/kernels_host.h"
 #include "amax/update.h"
 #include "base/device_memory.h"
@@ -73,19 +74,83 @@ absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
   return steps;
 }
 
-DeviceSteps::~DeviceSteps() { (void)SynchronizeDevice(device_); }
+DeviceSteps::~DeviceSteps() {
+  const bool over = WaitForDevice().ok();
+  if (mailboxes_ != nullptr && !Poll().ok()) mailboxes_->Abandon();
+  if (over) return;
+  // What still runs uses all this.
+  (void)arena_.release();
+  (void)mailboxes_.release();
+  (void)new MappedWords(std::move(report_));
+  (void)new SideStream(std::move(side_));
+}
 
-std::string DeviceSteps::FusedObstacle() const {
+absl::Status DeviceSteps::WaitForDevice() {
+  absl::Status status;
+  bool waited = false;
+  for (const Group& group : groups_) {
+    DeviceGroup* const queued = group.communicator->device_group();
+    if (queued == nullptr) continue;
+    // The last answer counts: what kept one group waiting may be another's,
+    // which is given up later.
+    status = queued->WaitForDevice();
+    if (!status.ok()) {
+      status = Annotate(status, absl::StrCat("group \"", group.name, "\""));
+    }
+    waited = true;
+  }
+  return waited ? status : SynchronizeDevice(device_);
+}
+
+std::string DeviceSteps::GridObstacle(int ranks, Exchange wanted) const {
+  const uint32_t slots = arena_->view().slots;
+  const absl::StatusOr<uint32_t> fit =
+      FusedStepBlocks(device_, static_cast<uint32_t>(ranks));
+  if (!fit.ok()) return std::string(fit.status().message());
+  const uint32_t most = wanted == Exchange::kFused ? *fit : *fit / 2;
+  if (BlockCount(slots) <= most) return "";
+  return absl::StrCat(
+      slots, " slots, want at most ", uint64_t{most} * kBlockSlots,
+      wanted == Exchange::kFused
+          ? ": more threads than run at once would wait for other ranks"
+          : ": two states that fill the GPU could wait for each other");
+}
+
+std::string DeviceSteps::FusedObstacle(Exchange wanted) const {
   if (stale()) return "update.staleness is 1";
   if (groups_.size() != 1) {
     return absl::StrCat(groups_.size(), " groups are reduced, want one");
   }
-  DeviceGroup* const group = groups_[0].communicator->device_group();
+  Communicator* const communicator = groups_[0].communicator;
+  DeviceGroup* const group = communicator->device_group();
   if (group == nullptr) return "the communicator works in host memory";
-  return group->MailboxObstacle();
+  const std::string obstacle = group->MailboxObstacle();
+  return obstacle.empty() ? GridObstacle(communicator->size(), wanted)
+                          : obstacle;
 }
 
-// Three reductions of a few words per group, the same number on every rank.
+absl::Status DeviceSteps::MakeMailboxes(Communicator* communicator,
+                                        Exchange wanted) {
+  const GroupDescriptor& place = Descriptor(groups_[0]);
+  absl::StatusOr<std::unique_ptr<MailboxMemory>> made =
+      communicator->device_group()->MakeMailboxes(
+          place.control_offset - place.amax_offset + kControlWords);
+  uint32_t failed = made.ok() ? 0 : 1;
+  SK_RETURN_IF_ERROR(
+      communicator->AllReduceMax(absl::MakeSpan(&failed, 1), Stream{}));
+  if (failed == 0) {
+    mailboxes_ = *std::move(made);
+    return absl::OkStatus();
+  }
+  obstacle_ =
+      made.ok() ? "another rank cannot" : std::string(made.status().message());
+  if (wanted != Exchange::kFused) return absl::OkStatus();
+  if (!made.ok()) return made.status();
+  return absl::FailedPreconditionError(
+      absl::StrCat("options.exchange: got kFused: ", obstacle_));
+}
+
+// Of every group, also after an error: its ranks must not wait.
 absl::Status DeviceSteps::AgreeOnExchange(
     const std::map<std::string, Communicator*>& bound, Exchange wanted,
     DeviceSteps* steps) {
@@ -94,60 +159,23 @@ absl::Status DeviceSteps::AgreeOnExchange(
     if (communicator->device_group() == nullptr || communicator->size() == 1) {
       continue;
     }
-    std::string obstacle = "the state is in host memory";
-    if (steps != nullptr) {
-      obstacle =
-          bound.size() == 1
-              ? steps->FusedObstacle()
-              : absl::StrCat(bound.size(), " groups are bound, want one");
+    ExchangeWish wish;
+    wish.wanted = wanted;
+    wish.on_gpu = steps != nullptr;
+    wish.obstacle =
+        steps == nullptr ? "the state is in host memory"
+        : bound.size() != 1
+            ? absl::StrCat(bound.size(), " groups are bound, want one")
+            : steps->FusedObstacle(wanted);
+    const absl::StatusOr<ExchangeChoice> choice =
+        AgreeOnWish(communicator, wish);
+    absl::Status agreed = choice.status();
+    if (choice.ok() && steps != nullptr) {
+      steps->obstacle_ = choice->obstacle;
+      if (choice->fused) agreed = steps->MakeMailboxes(communicator, wanted);
     }
-    const std::string where = absl::StrCat("Freeze, group \"", name, "\"");
-    const auto share =
-        [&, comm = communicator](std::vector<uint32_t>* words) -> absl::Status {
-      return Annotate(comm->AllReduceMax(absl::MakeSpan(*words), Stream{}),
-                      where);
-    };
-    std::vector<uint32_t> words = {obstacle.empty() ? 0u : 1u,
-                                   wanted == Exchange::kFused ? 1u : 0u,
-                                   wanted == Exchange::kAllReduce ? 1u : 0u,
-                                   wanted == Exchange::kAuto ? 1u : 0u};
-    SK_RETURN_IF_ERROR(share(&words));
-    const bool blocked = words[0] != 0;
-    if (words[1] + words[2] + words[3] > 1) {
-      status = absl::FailedPreconditionError(absl::StrCat(
-          where, ": the ranks ask for different values of options.exchange"));
-      continue;
-    }
-    if (blocked && obstacle.empty()) {
-      obstacle = "another rank cannot";
-    }
-    if (steps != nullptr && wanted != Exchange::kAllReduce) {
-      steps->obstacle_ = obstacle;
-    }
-    if (blocked && wanted == Exchange::kFused) {
-      status = absl::FailedPreconditionError(
-          absl::StrCat(where, ": options.exchange: got kFused: ", obstacle));
-    }
-    if (blocked || wanted == Exchange::kAllReduce) continue;
-
-    const GroupDescriptor& place = steps->Descriptor(steps->groups_[0]);
-    absl::StatusOr<std::unique_ptr<MailboxMemory>> made =
-        communicator->device_group()->MakeMailboxes(
-            place.control_offset - place.amax_offset + kControlWords);
-    std::vector<uint32_t> failed = {made.ok() ? 0u : 1u};
-    SK_RETURN_IF_ERROR(share(&failed));
-    if (failed[0] == 0) {
-      steps->mailboxes_ = *std::move(made);
-      continue;
-    }
-    steps->obstacle_ = made.ok() ? "another rank cannot"
-                                 : std::string(made.status().message());
-    if (wanted == Exchange::kFused) {
-      status = made.ok()
-                   ? absl::FailedPreconditionError(absl::StrCat(
-                         where,
-                         ": options.exchange: got kFused: ", steps->obstacle_))
-                   : Annotate(made.status(), where);
+    if (!agreed.ok() && status.ok()) {
+      status = Annotate(agreed, absl::StrCat("Freeze, group \"", name, "\""));
     }
   }
   if (status.ok() && steps != nullptr) status = steps->WarmUp();

@@ -61,12 +61,15 @@ class DeviceSteps {
       const Device& device, Allocator* allocator, const ArenaLayout& layout,
       const UpdatePolicy& update, Arena* mirror, std::vector<Group> groups);
 
-  // Waits for the device.
+  // Waits as WaitForDevice does. Where kernels still run then, which only the
+  // owner of a borrowed communicator can stop, it leaks what they use: freeing
+  // would wait for them.
   ~DeviceSteps();
 
   // Collective over every group: all ranks take the same path. `bound` as in
   // RecipeStateOptions. FailedPrecondition, on every rank, when `wanted` cannot
-  // be had or differs between ranks. `steps` is null on the host.
+  // be had or differs between ranks, or `steps` is null (a state in host
+  // memory) on some of them only.
   static absl::Status AgreeOnExchange(
       const std::map<std::string, Communicator*>& bound, Exchange wanted,
       DeviceSteps* steps);
@@ -104,6 +107,9 @@ class DeviceSteps {
   absl::Status Warning() const;
   void ClearReports();
 
+  // Waits for all work of the device, on any stream and in any graph, at most
+  // the groups' deadlines; then gives them up.
+  absl::Status WaitForDevice();
   // Waits for the stream, at most the groups' deadlines.
   absl::Status Wait(Stream stream);
   // Waits, then brings the mirror up to date.
@@ -122,7 +128,11 @@ class DeviceSteps {
     return mirror_->view().group_descriptors[group.index];
   }
   Path ChoosePath() const;
-  std::string FusedObstacle() const;
+  // Why this rank cannot exchange in one kernel, or "".
+  std::string FusedObstacle(Exchange wanted) const;
+  // Because its blocks would not all run at once.
+  std::string GridObstacle(int ranks, Exchange wanted) const;
+  absl::Status MakeMailboxes(Communicator* communicator, Exchange wanted);
   ArenaView StepView() const { return HeldView(arena_->view()); }
   bool stale() const { return update_.staleness != 0; }
   absl::Status QueueReductions(Path path, Stream stream, int64_t* collectives);

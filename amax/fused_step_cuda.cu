@@ -27,6 +27,9 @@ using device::kStepThreads;
 // Skip word and agreement hash.
 constexpr uint32_t kSentControlWords = 3;
 
+// Beside one bit per rank: the host said so, before the deadline.
+constexpr uint32_t kStopped = 1u << 31;
+
 __device__ __forceinline__ void StoreLine(uint64_t* line, uint32_t word,
                                           uint32_t epoch) {
   asm volatile("st.volatile.global.v2.u32 [%0], {%1, %2};" ::"l"(line),
@@ -60,8 +63,13 @@ class Patience {
     const uint64_t now = GlobalTimer();
     if (start_ == 0) start_ = now;
     if (now - start_ > deadline_ns_) return true;
-    return abort_ != nullptr && (looks_ & 1023u) == 0 &&
-           device::LoadVolatile(abort_) != 0;
+    stopped_ = abort_ != nullptr && (looks_ & 1023u) == 0 &&
+               device::LoadVolatile(abort_) != 0;
+    return stopped_;
+  }
+  // What to put down for `absent` ranks, one bit each, once it is over.
+  __device__ uint32_t Reason(uint32_t absent) const {
+    return stopped_ ? kStopped : absent;
   }
 
  private:
@@ -69,6 +77,7 @@ class Patience {
   const uint32_t* const abort_;
   uint64_t start_ = 0;
   uint32_t looks_ = 0;
+  bool stopped_ = false;
 };
 
 // Where a rank's lines of this epoch begin in `owner`'s mailbox.
@@ -97,13 +106,14 @@ __device__ __forceinline__ void Send(const Mailboxes& boxes, uint32_t line,
 }
 
 // The maximum of `word` and the others' words, as int32. `missing`: the ranks
-// whose word did not come, one bit each.
+// whose word did not come, one bit each, or kStopped.
 template <int kPeers>
 __device__ __forceinline__ uint32_t ReceiveMax(const Mailboxes& boxes,
                                                uint32_t line, uint32_t word,
                                                uint32_t epoch,
+                                               const StepGuard& guard,
                                                uint32_t* missing) {
-  Patience patience(boxes.deadline_ns, StepGuard());
+  Patience patience(boxes.deadline_ns, guard);
   while (true) {
     uint2 got[kPeers];
 #pragma unroll
@@ -124,9 +134,11 @@ __device__ __forceinline__ uint32_t ReceiveMax(const Mailboxes& boxes,
     }
     if (absent == 0) return static_cast<uint32_t>(max);
     if (patience.Over()) {
+      uint32_t ranks = 0;
       for (uint32_t k = 0; k < kPeers; ++k) {
-        if ((absent >> k) & 1u) *missing |= 1u << Peer(boxes, k);
+        if ((absent >> k) & 1u) ranks |= 1u << Peer(boxes, k);
       }
+      *missing = patience.Reason(ranks);
       return word;
     }
   }
@@ -152,7 +164,7 @@ __device__ __forceinline__ void ExchangeControl(
     uint2 got = LoadLine(from);
     while (got.y != epoch && !patience.Over()) got = LoadLine(from);
     if (got.y != epoch) {
-      *missing |= 1u << peer;
+      *missing = patience.Reason(1u << peer);
     } else if (word == 0) {
       skip = skip || got.x != 0;
     } else {
@@ -229,25 +241,33 @@ __global__ void __launch_bounds__(kStepThreads,
   } else if (has_slot) {
     work.amax = exchanged ? word : arena.amax[work.descriptor.amax_index];
     PlanSlot(arena, &work);
-    reduced = exchanged
-                  ? ReceiveMax<kPeers>(boxes, position, word, epoch, &missing)
-                  : work.amax;
+    reduced = exchanged ? ReceiveMax<kPeers>(boxes, position, word, epoch,
+                                             guard, &missing)
+                        : work.amax;
     reduced &= kFloatMagnitudeMask;
   }
   if (__syncthreads_or(missing != 0)) {
-    if (missing != 0) {
-      for (uint32_t r = 0; r < boxes.ranks; ++r) {
-        if ((missing >> r) & 1u) {
-          device::Report(guard, kReportMissingRank + static_cast<int>(r));
-        }
+    for (uint32_t r = 0; r < boxes.ranks; ++r) {
+      if ((missing >> r) & 1u) {
+        device::Report(guard, kReportMissingRank + static_cast<int>(r));
       }
-      device::Fail(arena, guard, kReportTimedOut);
+    }
+    if (missing != 0) {
+      // Who is missing is known to the host before that somebody is.
+      __threadfence_system();
+      device::Fail(arena, guard,
+                   missing == kStopped ? kReportAborted : kReportTimedOut);
     }
     return;
   }
 
   device::FinishStep(arena, guard, step, /*exchanged=*/true, control_offset,
                      /*aborted=*/false, has_slot, slot, work, reduced, &shared);
+}
+
+auto KernelFor(uint32_t ranks) {
+  return ranks <= 2 ? FusedStepKernel<1>
+                    : FusedStepKernel<kMaxMailboxRanks - 1>;
 }
 
 }  // namespace
@@ -264,6 +284,17 @@ absl::Status LoadFusedStep(int device) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<uint32_t> FusedStepBlocks(int device, uint32_t ranks) {
+  SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
+  int per_sm = 0, sms = 0;
+  SK_CUDA_RETURN_IF_ERROR(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+      &per_sm, KernelFor(ranks), static_cast<int>(kStepThreads),
+      /*dynamicSMemSize=*/0));
+  SK_CUDA_RETURN_IF_ERROR(
+      cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device));
+  return static_cast<uint32_t>(per_sm * sms);
+}
+
 absl::Status FusedStep(int device, const ArenaView& arena,
                        const GroupDescriptor& group, uint32_t group_index,
                        const Mailboxes& mailboxes, const uint32_t* skip_flag,
@@ -274,12 +305,10 @@ absl::Status FusedStep(int device, const ArenaView& arena,
                                             group.members + kSentControlWords));
   }
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard enter, CudaDeviceGuard::Enter(device));
-  const auto kernel = mailboxes.ranks <= 2
-                          ? FusedStepKernel<1>
-                          : FusedStepKernel<kMaxMailboxRanks - 1>;
   SK_CUDA_RETURN_IF_ERROR(scalekeeper::device::LaunchStep(
-      kernel, device, BlockCount(arena.slots), AsCudaStream(stream), arena,
-      group, group_index, mailboxes, skip_flag, guard));
+      KernelFor(mailboxes.ranks), device, BlockCount(arena.slots),
+      AsCudaStream(stream), arena, group, group_index, mailboxes, skip_flag,
+      guard));
   return absl::OkStatus();
 }
 

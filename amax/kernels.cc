@@ -90,6 +90,11 @@ absl::Status FusedStep(const Device& device, const ArenaView& arena,
                          skip_flag, guard, stream);
 }
 
+absl::StatusOr<uint32_t> FusedStepBlocks(const Device& device, uint32_t ranks) {
+  if (!OnCuda(device)) return OnlyOnCuda("FusedStepBlocks");
+  return cuda::FusedStepBlocks(device.index, ranks);
+}
+
 absl::Status SynchronizeDevice(const Device& device) {
   return OnCuda(device) ? cuda::SynchronizeDevice(device.index)
                         : absl::OkStatus();

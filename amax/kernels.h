@@ -94,7 +94,11 @@ absl::Status FusedStep(const Device& device, const ArenaView& arena,
                        const Mailboxes& mailboxes, const uint32_t* skip_flag,
                        const StepGuard& guard, Stream stream);
 
-// Waits for everything that is queued on the device, on any stream.
+// How many blocks of FusedStep between so many ranks run at once on an idle
+// device, kBlockSlots slots each. CUDA only.
+absl::StatusOr<uint32_t> FusedStepBlocks(const Device& device, uint32_t ranks);
+
+// Waits for everything that is queued on the device, on any stream, for ever.
 absl::Status SynchronizeDevice(const Device& device);
 
 // Whether work on the stream is being recorded into a CUDA graph.

@@ -1,5 +1,4 @@
 // Packing and the update, where the exchange is a collective of its own.
-#include "absl/strings/str_cat.h"
 #include "amax/kernels_cuda.h"
 #include "amax/update_cuda.cuh"
 #include "base/cuda/device_guard_cuda.h"
@@ -176,12 +175,7 @@ uint32_t ItemBlocks(const ArenaView& arena) {
 namespace cuda {
 
 absl::Status ValidateAmaxDevice(int device) {
-  int count = 0;
-  SK_CUDA_RETURN_IF_ERROR(cudaGetDeviceCount(&count));
-  if (device < 0 || device >= count) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "device cuda:", device, ": this machine has ", count, " CUDA devices"));
-  }
+  SK_RETURN_IF_ERROR(CheckCudaDevice(device));
   int major = 0, minor = 0;
   SK_CUDA_RETURN_IF_ERROR(cudaDeviceGetAttribute(
       &major, cudaDevAttrComputeCapabilityMajor, device));

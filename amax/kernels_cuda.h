@@ -19,6 +19,7 @@ namespace scalekeeper::cuda {
 absl::Status ValidateAmaxDevice(int device);
 
 absl::Status LoadFusedStep(int device);
+absl::StatusOr<uint32_t> FusedStepBlocks(int device, uint32_t ranks);
 
 absl::Status PackMessages(int device, const ArenaView& arena,
                           const uint32_t* skip_flag, Stream stream);

@@ -36,6 +36,9 @@ absl::Status UpdateSlots(int device, const ArenaView&, UpdateSource,
                          const uint32_t*, const StepGuard&, Stream) {
   return NoCuda(device);
 }
+absl::StatusOr<uint32_t> FusedStepBlocks(int device, uint32_t) {
+  return NoCuda(device);
+}
 absl::Status FusedStep(int device, const ArenaView&, const GroupDescriptor&,
                        uint32_t, const Mailboxes&, const uint32_t*,
                        const StepGuard&, Stream) {

@@ -1,8 +1,12 @@
 #include "amax/nccl_communicator.h"
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -177,6 +181,20 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
     return WaitFor(AsCudaStream(stream));
   }
 
+  absl::Status WaitForDevice() override {
+    SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard,
+                        CudaDeviceGuard::Enter(handle_->device()));
+    // A device cannot be asked as a stream can: a thread waits for it, which
+    // outlives this call where kernels never end.
+    const auto result =
+        std::make_shared<std::atomic<cudaError_t>>(cudaErrorNotReady);
+    std::thread([result, device = handle_->device()] {
+      const cudaError_t entered = cudaSetDevice(device);
+      result->store(entered == cudaSuccess ? cudaDeviceSynchronize() : entered);
+    }).detach();
+    return WaitFor(Query([result] { return result->load(); }));
+  }
+
   const uint32_t* abort_word() const override {
     return static_cast<const uint32_t*>(abort_->device());
   }
@@ -257,12 +275,15 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
     return absl::OkStatus();
   }
 
-  // Whether the stream's work is done within `limit`.
-  absl::StatusOr<bool> Drained(cudaStream_t stream, absl::Duration limit) {
+  // Tells without waiting whether some work is done: cudaErrorNotReady.
+  using Query = std::function<cudaError_t()>;
+
+  // Whether it is done within `limit`.
+  absl::StatusOr<bool> Drained(const Query& query, absl::Duration limit) {
     const absl::Time end = absl::Now() + limit;
     Pause pause;
     while (true) {
-      const cudaError_t state = cudaStreamQuery(stream);
+      const cudaError_t state = query();
       if (state == cudaSuccess) return true;
       if (state != cudaErrorNotReady) SK_CUDA_RETURN_IF_ERROR(state);
       (void)cudaGetLastError();
@@ -277,22 +298,26 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
     }
   }
 
-  // OkStatus once the stream's work is done, also that of a broken group.
   absl::Status WaitFor(cudaStream_t stream) {
+    return WaitFor(Query([stream] { return cudaStreamQuery(stream); }));
+  }
+
+  // OkStatus once the work is done, also that of a broken group.
+  absl::Status WaitFor(const Query& query) {
     if (broken_.ok()) {
       SK_ASSIGN_OR_RETURN(const bool done,
-                          Drained(stream, handle_->deadline() + kKernelsFirst));
+                          Drained(query, handle_->deadline() + kKernelsFirst));
       if (done) return absl::OkStatus();
       if (broken_.ok()) {
         // Kernels that look at the word stop by themselves; NCCL's do not.
         (void)GiveUp(Overdue(), /*running=*/false);
         SK_ASSIGN_OR_RETURN(const bool stopped,
-                            Drained(stream, absl::Seconds(1)));
+                            Drained(query, absl::Seconds(1)));
         if (stopped) return absl::OkStatus();
         handle_->Abort();
       }
     }
-    SK_ASSIGN_OR_RETURN(const bool done, Drained(stream, kAfterwards));
+    SK_ASSIGN_OR_RETURN(const bool done, Drained(query, kAfterwards));
     if (done) return absl::OkStatus();
     return absl::Status(
         broken_.code(),
@@ -321,6 +346,7 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
   absl::Status GiveUp(absl::Status status, bool running) {
     if (!broken_.ok()) return broken_;
     broken_ = std::move(status);
+    handle_->MarkBroken();
     RaiseAbortWord();  // before its kernels end and what follows them begins
     if (running) handle_->Abort();
     return broken_;
@@ -360,18 +386,18 @@ class NcclCommunicator : public Communicator, public DeviceGroup {
   std::string watched_name_;
 };
 
-absl::Status CheckDeadline(const NcclCommunicatorOptions& options) {
+}  // namespace
+
+absl::Status Validate(const NcclCommunicatorOptions& options) {
   if (options.deadline > absl::ZeroDuration()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("options.deadline: got ",
                    absl::FormatDuration(options.deadline), ", want > 0"));
 }
 
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclCommunicator(
     ncclComm_t comm, const NcclCommunicatorOptions& options) {
-  SK_RETURN_IF_ERROR(CheckDeadline(options));
+  SK_RETURN_IF_ERROR(Validate(options));
   SK_ASSIGN_OR_RETURN(std::shared_ptr<NcclHandle> handle,
                       NcclHandle::Borrow(comm, options.deadline));
   return NcclCommunicator::Make(std::move(handle));
@@ -380,7 +406,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclCommunicator(
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclCommunicator(
     const ncclUniqueId& id, int rank, int size, int device,
     const NcclCommunicatorOptions& options) {
-  SK_RETURN_IF_ERROR(CheckDeadline(options));
+  SK_RETURN_IF_ERROR(Validate(options));
   SK_ASSIGN_OR_RETURN(
       std::shared_ptr<NcclHandle> handle,
       NcclHandle::Create(id, rank, size, device, options.deadline));

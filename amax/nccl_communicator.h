@@ -38,6 +38,7 @@
 
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "amax/communicator.h"
@@ -51,6 +52,10 @@ struct NcclCommunicatorOptions {
   // job, short enough that a lost rank is noticed.
   absl::Duration deadline = absl::Minutes(10);
 };
+
+// InvalidArgument unless every option is in its range; the calls below check
+// this first.
+absl::Status Validate(const NcclCommunicatorOptions& options);
 
 // InvalidArgument for null.
 absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclCommunicator(

@@ -55,6 +55,11 @@ class NcclHandle {
   // Stops its kernels and frees it, if it is owned.
   void Abort();
 
+  // Once the group is given up no collective call may be made any more: it
+  // would wait for ranks that do not come.
+  void MarkBroken() { broken_ = true; }
+  bool broken() const { return broken_; }
+
  private:
   NcclHandle(ncclComm_t comm, bool owned, absl::Duration deadline)
       : comm_(comm), owned_(owned), deadline_(deadline) {}
@@ -66,6 +71,7 @@ class NcclHandle {
   int rank_ = 0;
   int size_ = 1;
   int device_ = 0;
+  bool broken_ = false;
 };
 
 }  // namespace scalekeeper

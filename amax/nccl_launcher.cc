@@ -26,12 +26,12 @@ absl::StatusOr<LauncherVariables> ReadLauncherVariables() {
 absl::StatusOr<std::unique_ptr<Communicator>>
 CreateNcclCommunicatorFromLauncher(const LauncherVariables& job,
                                    const NcclCommunicatorOptions& options) {
-  int count = 0;
-  SK_CUDA_RETURN_IF_ERROR(cudaGetDeviceCount(&count));
-  if (job.local_rank < 0 || job.local_rank >= count) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("LOCAL_RANK: got ", job.local_rank,
-                     ", but this machine has ", count, " CUDA devices"));
+  SK_RETURN_IF_ERROR(Validate(options));
+  if (const absl::Status status = CheckCudaDevice(job.local_rank);
+      !status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat("LOCAL_RANK: got ", job.local_rank, ": ",
+                                     status.message()));
   }
   ncclUniqueId id = {};
   if (job.rank == 0) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "amax/nccl_status.h"
+#include "amax/nccl_version.h"
 #include "base/cuda/device_guard_cuda.h"
 #include "base/cuda/status_cuda.h"
 #include "base/status_macros.h"
@@ -23,8 +24,12 @@ class NcclMailboxMemory : public MailboxMemory {
   ~NcclMailboxMemory() override {
     absl::StatusOr<CudaDeviceGuard> guard =
         CudaDeviceGuard::Enter(handle_->device());
-    // A communicator that was aborted has taken its windows with it.
+    if (handle_->broken()) handle_->Abort();
+    // A communicator that was aborted has taken its windows with it. Giving one
+    // back is a collective call: where a rank is lost it is left mapped, and
+    // the memory is leaked.
     if (window_ != nullptr && handle_->get() != nullptr) {
+      if (handle_->broken() || abandoned_) return;
       (void)handle_->Await(ncclCommWindowDeregister(handle_->get(), window_),
                            "ncclCommWindowDeregister");
     }
@@ -32,6 +37,7 @@ class NcclMailboxMemory : public MailboxMemory {
   }
 
   const Mailboxes& mailboxes() const override { return mailboxes_; }
+  void Abandon() override { abandoned_ = true; }
 
   absl::Status Allocate(uint32_t capacity) {
     mailboxes_.rank = static_cast<uint32_t>(handle_->rank());
@@ -82,15 +88,18 @@ class NcclMailboxMemory : public MailboxMemory {
   size_t bytes_ = 0;
   void* memory_ = nullptr;
   ncclWindow_t window_ = nullptr;
+  bool abandoned_ = false;
 };
 
 }  // namespace
 
 std::string NcclMailboxObstacle(const NcclHandle& handle) {
   int loaded = 0;
-  if (ncclGetVersion(&loaded) != ncclSuccess || loaded != NCCL_VERSION_CODE) {
-    return absl::StrCat("NCCL ", loaded, " is loaded, the device code is of ",
-                        NCCL_VERSION_CODE);
+  if (ncclGetVersion(&loaded) != ncclSuccess) {
+    return "ncclGetVersion fails";
+  }
+  if (std::string obstacle = NcclVersionObstacle(loaded); !obstacle.empty()) {
+    return obstacle;
   }
   if (handle.size() > kMaxMailboxRanks) {
     return absl::StrCat(handle.size(), " ranks, want at most ",

@@ -199,11 +199,13 @@ absl::Status RecipeState::Rep::Reduce(Stream stream, int64_t* collectives) {
   for (const auto& [name, communicator] : options.groups) {
     const AmaxMessageView message = Message(GroupIndex(name));
     if (message.count == 0) continue;
-    SK_RETURN_IF_ERROR(
-        Annotate(communicator->AllReduceMax(
-                     absl::MakeSpan(message.data, message.count), stream),
-                 absl::StrCat("EndStep of step ", arena->view().step->step,
-                              ", group \"", name, "\"")));
+    const absl::Status status = communicator->AllReduceMax(
+        absl::MakeSpan(message.data, message.count), stream);
+    if (!status.ok()) {
+      return Annotate(status,
+                      absl::StrCat("EndStep of step ", arena->view().step->step,
+                                   ", group \"", name, "\""));
+    }
     ++*collectives;
   }
   return absl::OkStatus();
@@ -261,6 +263,11 @@ absl::Status RecipeState::Rep::HostEndStep(Stream stream,
   return absl::OkStatus();
 }
 
+absl::Status RecipeState::Rep::FailEndStep(const absl::Status& status,
+                                           int64_t step) {
+  return Fail(Annotate(status, absl::StrCat("EndStep of step ", step)));
+}
+
 absl::Status RecipeState::Rep::DeviceEndStep(Stream stream,
                                              const uint32_t* skip_flag,
                                              bool due) {
@@ -280,15 +287,15 @@ absl::Status RecipeState::Rep::DeviceEndStep(Stream stream,
   } else {
     status = steps->Queue(skip_flag, stream, &collectives);
   }
-  const std::string where = absl::StrCat("EndStep of step ", queued_step);
-  if (!status.ok()) return Fail(Annotate(status, where));
+  if (!status.ok()) return FailEndStep(status, queued_step);
+  const int64_t step = queued_step;
   if (updates) held = false;
   SK_RETURN_IF_ERROR(AfterQueued(stream, collectives, updates));
   if (!stale()) return absl::OkStatus();
   collectives = 0;
   status = due ? steps->QueueHold(skip_flag, stream, &collectives)
                : steps->QueueKeep(skip_flag, stream);
-  if (!status.ok()) return Fail(Annotate(status, where));
+  if (!status.ok()) return FailEndStep(status, step);
   if (due) held = true;
   counters.collectives += collectives;
   return absl::OkStatus();
@@ -398,7 +405,7 @@ absl::Status RecipeState::Rep::Drain() {
   const int64_t step = CurrentStep();
   int64_t collectives = 0;
   if (steps) {
-    SK_RETURN_IF_ERROR(SynchronizeDevice(options.device));
+    SK_RETURN_IF_ERROR(steps->WaitForDevice());
     SK_RETURN_IF_ERROR(steps->QueueHeldUpdate(Stream{}, &collectives));
     held = false;
     SK_RETURN_IF_ERROR(AfterQueued(Stream{}, collectives, /*updated=*/true));
@@ -431,8 +438,11 @@ absl::Status RecipeState::SetStep(int64_t step) {
   }
   SK_RETURN_IF_ERROR(rep.Drain());
   if (rep.steps) {
-    SK_RETURN_IF_ERROR(SynchronizeDevice(rep.options.device));
+    SK_RETURN_IF_ERROR(rep.steps->WaitForDevice());
     SK_RETURN_IF_ERROR(rep.Fetch(Arena::Extent::kAll, Stream{}));
+    if (absl::Status status = rep.steps->Poll(); !status.ok()) {
+      return rep.Fail(std::move(status));
+    }
   }
   return rep.MoveTo(step);
 }
@@ -468,57 +478,6 @@ absl::Status RecipeState::CommitCalibration(Stream stream) {
   SK_RETURN_IF_ERROR(rep_->EndStep(stream, nullptr, /*due=*/true));
   SK_RETURN_IF_ERROR(rep_->Drain());
   return Check(stream);
-}
-
-absl::Status RecipeState::Rep::RequireUpdateOfParts(
-    absl::string_view call) const {
-  if (stale()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(call,
-                     ": got a recipe with update.staleness: 1, want 0: a "
-                     "stack that reduces by itself lets its reductions "
-                     "run beside its steps as it likes"));
-  }
-  if (UpdateIsDue()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      call, ": step ", CurrentStep(),
-      " updates nothing under update.interval: ", update().interval,
-      "; end it with EndStep (UpdateIsDue tells)"));
-}
-
-absl::Status RecipeState::Pack(Stream stream, const uint32_t* skip_flag) {
-  SK_RETURN_IF_ERROR(rep_->RequireFrozen("Pack"));
-  SK_RETURN_IF_ERROR(rep_->RequireNotPacked("Pack"));
-  SK_RETURN_IF_ERROR(rep_->RequireUpdateOfParts("Pack"));
-  return rep_->Pack(stream, skip_flag);
-}
-
-absl::StatusOr<AmaxMessageView> RecipeState::AmaxMessage(
-    absl::string_view group) {
-  SK_RETURN_IF_ERROR(rep_->RequireFrozen("AmaxMessage"));
-  const uint32_t index = rep_->GroupIndex(group);
-  if (index == Rep::kNoGroup) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("AmaxMessage: got group \"", group,
-                     "\", want one of: ", QuotedList(rep_->table.groups())));
-  }
-  return rep_->Message(index);
-}
-
-absl::Status RecipeState::Update(Stream stream, const uint32_t* skip_flag) {
-  SK_RETURN_IF_ERROR(rep_->RequireFrozen("Update"));
-  if (!rep_->packed) {
-    return absl::FailedPreconditionError(
-        "Update without Pack: call Pack, reduce the messages, then Update");
-  }
-  if (rep_->steps) return rep_->DeviceUpdate(stream, skip_flag);
-  return rep_->Update(stream, skip_flag, /*collectives=*/0);
-}
-
-absl::Status RecipeState::CancelPack() {
-  SK_RETURN_IF_ERROR(rep_->RequireFrozen("CancelPack"));
-  rep_->packed = false;
-  return absl::OkStatus();
 }
 
 absl::Status RecipeState::RestorePrevious(Stream stream) {
@@ -615,86 +574,6 @@ absl::StatusOr<SlotId> RecipeState::AddSlot(absl::string_view module,
   SK_ASSIGN_OR_RETURN(const int32_t slot,
                       rep_->table.AddSlot(module, name, role));
   return SlotId{slot};
-}
-
-// -------------------------------------------------------------- accessors
-
-bool RecipeState::frozen() const { return rep_->frozen; }
-const Recipe& RecipeState::recipe() const { return rep_->recipe; }
-Device RecipeState::device() const { return rep_->options.device; }
-StepCounters RecipeState::counters() const { return rep_->counters; }
-std::vector<std::string> RecipeState::groups() const {
-  return frozen() ? rep_->table.groups() : std::vector<std::string>();
-}
-int64_t RecipeState::generation() const { return rep_->generation; }
-
-bool RecipeState::Has(SlotId slot) const {
-  return rep_->Knows(slot) && !rep_->table.removed(slot.value);
-}
-
-absl::StatusOr<ModuleSlots> RecipeState::FindModule(
-    absl::string_view module) const {
-  SK_ASSIGN_OR_RETURN(const auto slots, rep_->table.FindModule(module));
-  return ModuleSlots{{slots[0]}, {slots[1]}, {slots[2]}};
-}
-
-size_t RecipeState::slot_count() const { return rep_->table.size(); }
-
-const std::string& RecipeState::name(SlotId slot) const {
-  return rep_->table.name(rep_->CheckedSlot(slot, "name"));
-}
-
-const std::vector<Policy>& RecipeState::policies(SlotId slot) const {
-  if (!frozen()) DieOfMisuse("policies before Freeze: call Freeze first");
-  return rep_->table.policies(rep_->CheckedSlot(slot, "policies"));
-}
-
-const Policy& RecipeState::policy(SlotId slot) const {
-  return policies(slot)[static_cast<size_t>(active_phase())];
-}
-
-int RecipeState::active_phase() const {
-  return frozen() ? rep_->phases.active_phase()
-                  : rep_->recipe.ActivePhase(rep_->step_before_freeze);
-}
-
-const GemmPolicy& RecipeState::gemm_policy(absl::string_view module,
-                                           Gemm gemm) const {
-  if (!frozen()) DieOfMisuse("gemm_policy before Freeze: call Freeze first");
-  const GemmPolicy* policy =
-      rep_->table.gemm_policy(active_phase(), module, gemm);
-  if (policy == nullptr) {
-    DieOfMisuse(absl::StrCat("gemm_policy: module \"", module,
-                             "\" was not added to this RecipeState"));
-  }
-  return *policy;
-}
-
-AmaxGroup* RecipeState::amax_group(absl::string_view name) const {
-  const auto it = rep_->amax_groups.find(name);
-  return it == rep_->amax_groups.end() ? nullptr : it->second.get();
-}
-
-bool RecipeState::inference() const { return rep_->options.inference; }
-
-const int64_t* RecipeState::StepWord() const {
-  if (!frozen()) return nullptr;
-  return &rep_->StateArena().view().step->step;
-}
-
-SlotView RecipeState::View(SlotId slot) const {
-  if (!frozen() || !Has(slot)) return {};
-  const int32_t index = rep_->table.arena_index(slot.value);
-  if (index < 0) return {};
-  const ArenaView& view = rep_->StateArena().view();
-  SlotView words;
-  words.amax = view.amax + rep_->arena->view().descriptors[index].amax_index;
-  if (rep_->table.delayed_in_some_phase(slot.value)) {
-    words.scale = view.scale + index;
-    words.scale_inv = view.scale_inv + index;
-    words.measure = view.measure + index;
-  }
-  return words;
 }
 
 }  // namespace scalekeeper

@@ -144,6 +144,7 @@ struct RecipeState::Rep {
     failure = status;
     return status;
   }
+  absl::Status FailEndStep(const absl::Status& status, int64_t step);
   std::vector<std::string> DisagreeingGroups() const;
 
   const Recipe recipe;

@@ -68,9 +68,9 @@ bool Ready(int fd, int16_t events, absl::Time end) {
     const absl::Duration left = end - absl::Now();
     if (left <= absl::ZeroDuration()) return false;
     pollfd entry = {fd, events, 0};
+    const absl::Duration look = std::min(left, absl::Minutes(1));  // finite
     const int n = ::poll(&entry, 1,
-                         static_cast<int>(std::min<int64_t>(
-                             absl::ToInt64Milliseconds(left) + 1, 60'000)));
+                         static_cast<int>(absl::ToInt64Milliseconds(look)) + 1);
     if (n > 0) return true;
     if (n < 0 && errno != EINTR) return false;
   }

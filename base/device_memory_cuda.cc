@@ -43,12 +43,7 @@ class MallocAllocator : public Allocator {
 }  // namespace
 
 absl::StatusOr<Allocator*> DefaultAllocator(int device) {
-  int count = 0;
-  SK_CUDA_RETURN_IF_ERROR(cudaGetDeviceCount(&count));
-  if (device < 0 || device >= count) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "device cuda:", device, ": this machine has ", count, " CUDA devices"));
-  }
+  SK_RETURN_IF_ERROR(CheckCudaDevice(device));
   static std::mutex* const mutex = new std::mutex;
   static auto* const allocators =
       new std::vector<std::unique_ptr<MallocAllocator>>;

@@ -1,8 +1,9 @@
 // Tensors on a GPU and the time of a call on them, for benchmarks of casts.
 //
-// bfloat16, n x n, random values; small tensors rotate through enough buffers
-// that no run finds its input in the L2 cache. Time is the GPU's, events around
-// a batch of calls.
+// bfloat16, n x n, random values (FillRandomOnDevice, as
+// benchmarks/peers/run.py makes them, too); small tensors rotate through enough
+// buffers that no run finds its input in the L2 cache. Time is the GPU's,
+// events around a batch of calls.
 #ifndef SCALEKEEPER_BENCHMARKS_CAST_BENCH_CUDA_H_
 #define SCALEKEEPER_BENCHMARKS_CAST_BENCH_CUDA_H_
 
@@ -12,7 +13,6 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +21,7 @@
 #include "base/cuda/handles_cuda.h"
 #include "base/device_memory.h"
 #include "benchmark/benchmark.h"
-#include "numerics/bits.h"
+#include "gemm/matmul_kernels_cuda.h"
 #include "quantizer/kernels.h"
 
 namespace scalekeeper {
@@ -58,18 +58,11 @@ class Bench {
     // More than twice the L2 cache of the largest chips in all.
     const size_t sets =
         std::max<size_t>(2, (size_t{256} << 20) / (elements * 2));
-    std::vector<uint16_t> values(1 << 20);
-    std::mt19937 generator(1);
-    std::normal_distribution<float> normal(0, 1);
-    for (uint16_t& value : values) value = BF16FromFloat(normal(generator));
     for (size_t s = 0; s < sets; ++s) {
       Tensors t{DeviceBuffer(elements * 2), DeviceBuffer(elements * 2),
                 DeviceBuffer(elements)};
-      for (size_t at = 0; at < elements; at += values.size()) {
-        Check(CopyFromHost(kDevice, t.x.as<uint16_t>() + at, values.data(),
-                           std::min(values.size(), elements - at) * 2,
-                           Stream()));
-      }
+      Check(FillRandomOnDevice(CUDA_R_16BF, t.x.data(),
+                               static_cast<int64_t>(elements), nullptr));
       tensors_.push_back(std::move(t));
     }
     scale_ = DeviceBuffer(sizeof(float));

@@ -28,6 +28,7 @@
 #include "base/cuda/handles_cuda.h"
 #include "base/device_memory.h"
 #include "benchmark/benchmark.h"
+#include "benchmarks/matmul_rows_cuda.h"
 #include "gemm/cublaslt_handles.h"
 #include "gemm/cublaslt_plan.h"
 #include "gemm/cublaslt_types.h"
@@ -55,215 +56,37 @@ T ValueOf(absl::StatusOr<T> value) {
 }
 void CheckCuda(cudaError_t error) { Check(CudaStatus(error, "CUDA")); }
 
-// How an operand is scaled. The modes are cuBLASLt's.
-struct Scaled {
-  Scaling scaling = Scaling::kDelayed;
-  int64_t block_rows = 0;  // 0: all
-  int64_t block_cols = 0;
-  cublasLtMatmulMatrixScale_t mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
-};
-constexpr Scaled kRowwise = {Scaling::kRowwise, 1, 0,
-                             CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F};
-constexpr Scaled k1x128 = {Scaling::kBlock, 1, 128,
-                           CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F};
-constexpr Scaled k128x128 = {Scaling::kBlock, 128, 128,
-                             CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F};
-// No Hopper multiplies them: emulated.
-constexpr Scaled kMxfp8 = {Scaling::kMxfp8, 1, 32,
-                           CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0};
-
-// y = activation(x w^T + bias) [+ y], x: M x K, w: N x K.
-struct Row {
-  std::string name;
-  int64_t m = 4096, n = 4096, k = 4096;
-  std::optional<Format> x_format = Format::kE4M3;  // nullopt: plain
-  Format w_format = Format::kE4M3;
-  DType plain = DType::kBF16;
-  DType out = DType::kBF16;
-  std::optional<Format> out_format = std::nullopt;
-  std::optional<DType> bias = std::nullopt;
-  Activation activation = Activation::kNone;
-  bool accumulate = false;
-  bool fast_accum = true;
-  Scaled x_scaled, w_scaled;
-
-  bool IsBlocked() const {
-    return x_scaled.block_cols == 128 || w_scaled.block_cols == 128;
+// Memory that begins 16 bytes after another's.
+class OffBy16 : public Allocator {
+ public:
+  explicit OffBy16(Allocator* inner) : inner_(inner) {}
+  absl::StatusOr<void*> Allocate(size_t bytes) override {
+    absl::StatusOr<void*> data = inner_->Allocate(bytes + kOffset);
+    if (!data.ok()) return data;
+    return static_cast<char*>(*data) + kOffset;
   }
-  bool IsEmulated() const { return x_scaled.scaling == Scaling::kMxfp8; }
-};
+  void Deallocate(void* data, size_t bytes) override {
+    inner_->Deallocate(static_cast<char*>(data) - kOffset, bytes + kOffset);
+  }
+  Device device() const override { return inner_->device(); }
 
-std::vector<Row> Rows() {
-  const auto row = [](const std::string& name,
-                      const std::function<void(Row*)>& change) {
-    Row r;
-    r.name = name;
-    change(&r);
-    return r;
-  };
-  const auto big = [](Row* r) { r->m = r->n = r->k = 8192; };
-  const auto e5m2 = [](Row* r) { r->x_format = Format::kE5M2; };
-  const auto scaled = [](Row* r, const Scaled& x, const Scaled& w) {
-    r->x_scaled = x;
-    r->w_scaled = w;
-  };
-  return {
-      row("8192/bf16",
-          [&](Row* r) {
-            big(r);
-            r->x_format = std::nullopt;
-          }),
-      row("8192/bf16_k8184",
-          [&](Row* r) {
-            big(r);
-            r->k = 8184;
-            r->x_format = std::nullopt;
-          }),
-      row("8192/e4m3_fast", big),
-      row("8192/e4m3",
-          [&](Row* r) {
-            big(r);
-            r->fast_accum = false;
-          }),
-      row("8192/e5m2_e4m3",
-          [&](Row* r) {
-            big(r);
-            e5m2(r);
-          }),
-      row("8192/e4m3_out_f32",
-          [&](Row* r) {
-            big(r);
-            r->out = DType::kF32;
-          }),
-      row("4096/e4m3_fast", [](Row*) {}),
-      row("4096/e4m3", [](Row* r) { r->fast_accum = false; }),
-      row("4096/e4m3_out_f16", [](Row* r) { r->out = DType::kF16; }),
-      row("4096/out_e4m3_amax", [](Row* r) { r->out_format = Format::kE4M3; }),
-      row("4096/e5m2_e4m3_out_e5m2_amax",
-          [&](Row* r) {
-            e5m2(r);
-            r->out_format = Format::kE5M2;
-          }),
-      row("4096/bias_bf16", [](Row* r) { r->bias = DType::kBF16; }),
-      row("4096/bias_bf16_out_f32",
-          [](Row* r) {
-            r->bias = DType::kBF16;
-            r->out = DType::kF32;
-          }),
-      row("4096/bias_f16_out_f16",
-          [](Row* r) { r->bias = r->out = DType::kF16; }),
-      row("4096/bias_bf16_out_e4m3_amax",
-          [](Row* r) {
-            r->bias = DType::kBF16;
-            r->out_format = Format::kE4M3;
-          }),
-      row("4096/gelu", [](Row* r) { r->activation = Activation::kGelu; }),
-      row("4096/gelu_bias",
-          [](Row* r) {
-            r->activation = Activation::kGelu;
-            r->bias = DType::kBF16;
-          }),
-      row("4096/relu", [](Row* r) { r->activation = Activation::kRelu; }),
-      row("4096/relu_bias",
-          [](Row* r) {
-            r->activation = Activation::kRelu;
-            r->bias = DType::kBF16;
-          }),
-      row("4096/e5m2_e4m3_accumulate_f32",
-          [&](Row* r) {
-            e5m2(r);
-            r->out = DType::kF32;
-            r->accumulate = true;
-          }),
-      row("4096/accumulate_bf16", [](Row* r) { r->accumulate = true; }),
-      row("4096/n4088", [](Row* r) { r->n = 4088; }),
-      row("4096/m4095", [](Row* r) { r->m = 4095; }),
-      row("8192/rowwise_fast",
-          [&](Row* r) {
-            big(r);
-            scaled(r, kRowwise, kRowwise);
-          }),
-      row("8192/rowwise",
-          [&](Row* r) {
-            big(r);
-            scaled(r, kRowwise, kRowwise);
-            r->fast_accum = false;
-          }),
-      row("8192/x1x128_w1x128",
-          [&](Row* r) {
-            big(r);
-            scaled(r, k1x128, k1x128);
-          }),
-      row("8192/x1x128_w128x128",
-          [&](Row* r) {
-            big(r);
-            scaled(r, k1x128, k128x128);
-          }),
-      row("8192/x128x128_w1x128",
-          [&](Row* r) {
-            big(r);
-            scaled(r, k128x128, k1x128);
-          }),
-      row("8192/x1x128_e5m2_w1x128",
-          [&](Row* r) {
-            big(r);
-            e5m2(r);
-            scaled(r, k1x128, k1x128);
-          }),
-      row("4096/rowwise_fast", [&](Row* r) { scaled(r, kRowwise, kRowwise); }),
-      row("4096/rowwise_e5m2_out_f32",
-          [&](Row* r) {
-            e5m2(r);
-            scaled(r, kRowwise, kRowwise);
-            r->out = DType::kF32;
-          }),
-      row("4096/rowwise_e5m2_accumulate_f32",
-          [&](Row* r) {
-            e5m2(r);
-            scaled(r, kRowwise, kRowwise);
-            r->out = DType::kF32;
-            r->accumulate = true;
-          }),
-      row("4096/rowwise_bias_bf16",
-          [&](Row* r) {
-            scaled(r, kRowwise, kRowwise);
-            r->bias = DType::kBF16;
-          }),
-      row("4096/x1x128_w128x128_out_f32",
-          [&](Row* r) {
-            scaled(r, k1x128, k128x128);
-            r->out = DType::kF32;
-          }),
-      row("4096/x1x128_e5m2_w1x128_accumulate_f32",
-          [&](Row* r) {
-            e5m2(r);
-            scaled(r, k1x128, k1x128);
-            r->out = DType::kF32;
-            r->accumulate = true;
-          }),
-      // The scales of one operand are written out on each call.
-      row("4096/rowwise_x_per_tensor_w",
-          [&](Row* r) { scaled(r, kRowwise, Scaled()); }),
-      row("4096/x128x128_w128x128",
-          [&](Row* r) { scaled(r, k128x128, k128x128); }),
-      // Emulated in bfloat16.
-      row("4096/mxfp8", [&](Row* r) { scaled(r, kMxfp8, kMxfp8); }),
-      // cuBLASLt takes neither; what Matmul does instead.
-      row("4096/n4095_padded", [](Row* r) { r->n = 4095; }),
-      row("4096/k4095_padded", [](Row* r) { r->k = 4095; }),
-  };
-}
+ private:
+  static constexpr size_t kOffset = 16;
+  Allocator* const inner_;
+};
 
 // Everything that a row multiplies, on the GPU, with random values.
 class Operands {
  public:
   explicit Operands(const Row& row) : row_(row) {
     allocator_ = ValueOf(DefaultAllocator(kDevice));
+    off_by_16_ = std::make_unique<OffBy16>(allocator_);
     stream_ = ValueOf(CreateCudaStream());
     const int64_t out_count = row.m * row.n;
     if (row.x_format) {
       x_ = Quantized(row.m, row.k, *row.x_format, row.x_scaled);
-      w_ = Quantized(row.n, row.k, row.w_format, row.w_scaled);
+      w_ = Quantized(row.n, row.k, row.w_format, row.w_scaled,
+                     row.w_off_by_16 ? off_by_16_.get() : nullptr);
     } else {
       x_values_ = Random(CudaType(row.plain), row.m * row.k);
       w_values_ = Random(CudaType(row.plain), row.n * row.k);
@@ -397,9 +220,11 @@ class Operands {
     return {slot_.as<uint32_t>(), slot_.as<float>() + 1, slot_.as<float>() + 2,
             nullptr};
   }
-  Buffer Random(cudaDataType_t type, int64_t count) {
-    Buffer buffer = ValueOf(Buffer::Allocate(
-        allocator_, static_cast<size_t>(count * BytesOf(type))));
+  Buffer Random(cudaDataType_t type, int64_t count,
+                Allocator* allocator = nullptr) {
+    Buffer buffer =
+        ValueOf(Buffer::Allocate(allocator == nullptr ? allocator_ : allocator,
+                                 static_cast<size_t>(count * BytesOf(type))));
     Check(FillRandomOnDevice(type, buffer.data(), count, stream_.get()));
     return buffer;
   }
@@ -422,7 +247,8 @@ class Operands {
     return w.scaling == Scaling::kDelayed ? row_.x_scaled.mode : w.mode;
   }
   QuantizedTensor Quantized(int64_t rows, int64_t cols, Format format,
-                            const Scaled& scaled) {
+                            const Scaled& scaled,
+                            Allocator* of_codes = nullptr) {
     QuantizedTensor tensor;
     tensor.rows = rows;
     tensor.cols = cols;
@@ -430,7 +256,7 @@ class Operands {
     tensor.format = format;
     tensor.device = kDevice;
     QuantizedData data;
-    data.codes = Random(CudaType(format), rows * cols);
+    data.codes = Random(CudaType(format), rows * cols, of_codes);
     BlockScales& scales = data.scales;
     scales.block_rows = scaled.block_rows == 0 ? rows : scaled.block_rows;
     scales.block_cols = scaled.block_cols == 0 ? cols : scaled.block_cols;
@@ -459,6 +285,7 @@ class Operands {
 
   const Row row_;
   Allocator* allocator_ = nullptr;
+  std::unique_ptr<OffBy16> off_by_16_;
   CudaStream stream_;
   CublasLtHandle handle_;
   std::optional<QuantizedTensor> x_, w_, y8_;
@@ -647,7 +474,7 @@ void RunHost(benchmark::State& state, const Row& row) {
 }
 
 void RegisterAll() {
-  for (const Row& row : Rows()) {
+  for (const Row& row : MatmulRows()) {
     benchmark::RegisterBenchmark(
         row.name.c_str(),
         [row](benchmark::State& state) { RunRow(state, row); })

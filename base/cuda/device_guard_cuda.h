@@ -15,20 +15,34 @@
 
 namespace scalekeeper {
 
+// FailedPrecondition, naming the device, when there is none of this number; the
+// driver's own words when there is none at all. Asked, not tried: tools that
+// watch the API's errors see none.
+inline absl::Status CheckCudaDevice(int device) {
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count);
+      error != cudaSuccess) {
+    (void)cudaGetLastError();
+    return CudaStatus(error, absl::StrCat("device cuda:", device));
+  }
+  if (device >= 0 && device < count) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "device cuda:", device, ": this machine has ", count, " CUDA devices"));
+}
+
 class CudaDeviceGuard {
  public:
-  // FailedPrecondition when there is no such device.
+  // As CheckCudaDevice.
   static absl::StatusOr<CudaDeviceGuard> Enter(int device) {
     int previous = 0;
-    SK_CUDA_RETURN_IF_ERROR(cudaGetDevice(&previous));
+    if (const cudaError_t error = cudaGetDevice(&previous);
+        error != cudaSuccess) {
+      (void)cudaGetLastError();
+      return CudaStatus(error, absl::StrCat("device cuda:", device));
+    }
     if (previous == device) return CudaDeviceGuard(kNothingToRestore);
-    // Asked, not tried: tools that watch the API's errors see none.
-    int count = 0;
-    SK_CUDA_RETURN_IF_ERROR(cudaGetDeviceCount(&count));
-    if (device < 0 || device >= count) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("device cuda:", device, ": this machine has ", count,
-                       " CUDA devices"));
+    if (absl::Status status = CheckCudaDevice(device); !status.ok()) {
+      return status;
     }
     SK_CUDA_RETURN_IF_ERROR(cudaSetDevice(device));
     return CudaDeviceGuard(previous);

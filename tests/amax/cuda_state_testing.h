@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "amax/recipe_state.h"
 #include "base/buffer.h"
 #include "base/cuda/handles_cuda.h"
@@ -34,9 +35,24 @@ inline int GpuCount() {
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
 
+// By how much everything is slower than usual, under a sanitizer for instance:
+// SCALEKEEPER_TEST_DEADLINE_FACTOR, or 1.
+inline int DeadlineFactor() {
+  const char* const text = std::getenv("SCALEKEEPER_TEST_DEADLINE_FACTOR");
+  const int factor = text == nullptr ? 1 : std::atoi(text);
+  return factor < 1 ? 1 : factor;
+}
+
+// What a test gives others time for.
+inline absl::Duration Within(absl::Duration usual) {
+  return usual * DeadlineFactor();
+}
+
 // Ends the process after so many seconds, whatever hangs: the alarm signal is
 // not handled.
-inline void EndProcessAfter(unsigned seconds) { (void)::alarm(seconds); }
+inline void EndProcessAfter(unsigned seconds) {
+  (void)::alarm(seconds * static_cast<unsigned>(DeadlineFactor()));
+}
 
 // Words of device memory that the host reads and writes; both wait.
 class DeviceWords {

@@ -35,14 +35,14 @@ class TwoGpuTest : public ::testing::Test {
   }
 };
 
-// One communicator per GPU 0..size-1.
+// One communicator per GPU 0..size-1, with a deadline of Within(`deadline`).
 inline std::vector<std::unique_ptr<Communicator>> MakeNcclGroup(
     int size, absl::Duration deadline) {
   ncclUniqueId id;
   EXPECT_EQ(ncclGetUniqueId(&id), ncclSuccess);
   std::vector<std::unique_ptr<Communicator>> group(static_cast<size_t>(size));
   NcclCommunicatorOptions options;
-  options.deadline = deadline;
+  options.deadline = Within(deadline);
   RunRanks(size, [&](int rank) {
     group[static_cast<size_t>(rank)] =
         ValueOrDie(CreateNcclCommunicator(id, rank, size, rank, options));
@@ -80,6 +80,8 @@ class TwoRanks {
     RunRanks(2, [&](int rank) { group_[static_cast<size_t>(rank)].reset(); });
   }
 
+  // Of one rank, while the other's is still there.
+  void Destroy(int rank) { states_[static_cast<size_t>(rank)].reset(); }
   RecipeState& state(int rank) { return *states_[static_cast<size_t>(rank)]; }
   Communicator& communicator(int rank) {
     return *group_[static_cast<size_t>(rank)];

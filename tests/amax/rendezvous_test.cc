@@ -46,6 +46,17 @@ TEST(RendezvousTest, EveryRankGetsTheBytesOfRank0) {
   }
 }
 
+TEST(RendezvousTest, ADeadlineMayBeInfinite) {
+  const int port = FreePort();
+  std::vector<std::string> bytes = {"id0", "xxx"};
+  RunRanks(2, [&](int rank) {
+    EXPECT_THAT(ShareFromRank0(Point(rank, 2, port), absl::InfiniteDuration(),
+                               &bytes[static_cast<size_t>(rank)]),
+                IsOk());
+  });
+  EXPECT_EQ(bytes[1], "id0");
+}
+
 TEST(RendezvousTest, AloneThereIsNobodyToWaitFor) {
   std::string bytes = "id";
   EXPECT_THAT(

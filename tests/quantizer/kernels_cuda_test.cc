@@ -1,5 +1,6 @@
 // Parity: the CUDA kernels give the bits of the host kernels, for every dtype,
 // format, layout and odd size, edge values in every lane.
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -342,49 +343,141 @@ TEST(KernelsCudaTest, StatisticsMatchTheHost) {
   }
 }
 
-// More than 2^31 elements: compared where an index of 32 bits would go wrong.
-TEST(KernelsCudaTest, MoreThanTwoToThe31Elements) {
-  constexpr int64_t kCols = 65536;
-  constexpr int64_t kRows = 32768 + 16;
-  DeviceBytes x(kGpu, static_cast<size_t>(kRows * kCols) * 2);
-  ASSERT_THAT(FillBytes(kGpu, x.as<void>(), 0x3C,
-                        static_cast<size_t>(kRows * kCols) * 2, Stream()),
-              IsOk());
-  // Element (kRows - 1, kCols - 1) is the largest.
-  const uint16_t largest = 0xC280;  // -64
-  ASSERT_THAT(CopyFromHost(kGpu, x.as<uint16_t>() + kRows * kCols - 1, &largest,
-                           2, Stream()),
-              IsOk());
-  const TensorView view =
-      TensorView::Contiguous(x.as<void>(), DType::kBF16, kRows, kCols, kGpu);
-  DeviceBytes row(kGpu, static_cast<size_t>(kRows * kCols));
-  DeviceBytes column(kGpu, static_cast<size_t>(kRows * kCols));
-  DeviceBytes amax = DeviceBytes::Of<uint32_t>(kGpu, 0);
-  DeviceBytes scale = DeviceBytes::Of<float>(kGpu, 7.0f);
+// More than 2^31 elements: looked at where an index of 32 bits would go wrong,
+// at the end. All elements are one value but the last, which is the largest.
+class MoreThanTwoToThe31Elements : public ::testing::TestWithParam<bool> {
+ protected:
+  static constexpr int64_t kWidth = 65536;
+  static constexpr int64_t kRows = 32768 + 16;
+  static constexpr float kLargest = -64.0f;
+
+  // With a first element left out of each row, no row is aligned.
+  MoreThanTwoToThe31Elements()
+      : cols_(GetParam() ? kWidth - 1 : kWidth),
+        size_(kRows * cols_),
+        x_(kGpu, static_cast<size_t>(kRows * kWidth) * 2),
+        codes_(kGpu, static_cast<size_t>(size_)),
+        amax_(DeviceBytes::Of<uint32_t>(kGpu, 0)),
+        scale_(DeviceBytes::Of<float>(kGpu, 8.0f)) {
+    EXPECT_THAT(FillBytes(kGpu, x_.as<void>(), 0x3C,
+                          static_cast<size_t>(kRows * kWidth) * 2, Stream()),
+                IsOk());
+    const uint16_t largest = 0xC280;  // kLargest
+    EXPECT_THAT(CopyFromHost(kGpu, x_.as<uint16_t>() + kRows * kWidth - 1,
+                             &largest, 2, Stream()),
+                IsOk());
+    view_ = TensorView::Contiguous(x_.as<uint16_t>() + (kWidth - cols_),
+                                   DType::kBF16, kRows, cols_, kGpu);
+    view_.row_stride = kWidth;
+  }
+  // The last two of size_ elements.
+  template <typename T>
+  std::array<T, 2> Last(DeviceBytes& bytes) {
+    std::array<T, 2> last;
+    EXPECT_THAT(CopyToHost(kGpu, last.data(), bytes.as<T>() + size_ - 2,
+                           sizeof(last), Stream()),
+                IsOk());
+    return last;
+  }
+  std::array<uint8_t, 2> Codes(float scale) const {
+    return {EncodeE4M3(FloatFromBF16(0x3C3C) * scale),
+            EncodeE4M3(kLargest * scale)};
+  }
+
+  const int64_t cols_, size_;
+  DeviceBytes x_, codes_, amax_, scale_;
+  TensorView view_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Rows, MoreThanTwoToThe31Elements, ::testing::Bool(),
+                         [](const auto& info) {
+                           return info.param ? "Unaligned" : "Aligned";
+                         });
+
+TEST_P(MoreThanTwoToThe31Elements, Amax) {
+  ASSERT_THAT(kernels::Amax(view_, amax_.as<uint32_t>(), {}, Stream()), IsOk());
+  EXPECT_EQ(amax_.Get<uint32_t>(), AmaxBits(kLargest));
+  DeviceBytes scratch = DeviceBytes::Of(kGpu, AmaxScratch());
+  ASSERT_THAT(
+      kernels::TensorAmax(view_, scratch.as<AmaxScratch>(), {}, Stream()),
+      IsOk());
+  EXPECT_EQ(scratch.Get<AmaxScratch>().amax, AmaxBits(kLargest));
+}
+
+TEST_P(MoreThanTwoToThe31Elements, CastAndTransposedCopy) {
+  DeviceBytes column(kGpu, static_cast<size_t>(size_));
   for (const bool transposed : {false, true}) {
     CastOutput out;
-    out.row_wise = row.as<uint8_t>();
+    out.row_wise = codes_.as<uint8_t>();
     if (transposed) out.column_wise = column.as<uint8_t>();
-    out.amax = amax.as<uint32_t>();
-    ASSERT_THAT(kernels::Cast(view, kernels::GivenScale(scale.as<float>()),
+    out.amax = amax_.as<uint32_t>();
+    ASSERT_THAT(kernels::Cast(view_, kernels::GivenScale(scale_.as<float>()),
                               Format::kE4M3, out, {}, Stream()),
                 IsOk());
-    EXPECT_EQ(amax.Get<uint32_t>(), AmaxBits(64.0f));
-    const uint8_t want_last = EncodeE4M3(-64.0f * 7.0f);
-    const uint8_t want_other = EncodeE4M3(FloatFromBF16(0x3C3C) * 7.0f);
-    uint8_t got[2] = {};
-    ASSERT_THAT(CopyToHost(kGpu, got, row.as<uint8_t>() + kRows * kCols - 2, 2,
-                           Stream()),
-                IsOk());
-    EXPECT_EQ(got[0], want_other);
-    EXPECT_EQ(got[1], want_last);
-    if (!transposed) continue;
-    ASSERT_THAT(CopyToHost(kGpu, got, column.as<uint8_t>() + kRows * kCols - 2,
-                           2, Stream()),
-                IsOk());
-    EXPECT_EQ(got[0], want_other);
-    EXPECT_EQ(got[1], want_last);
+    EXPECT_EQ(amax_.Get<uint32_t>(), AmaxBits(kLargest));
+    EXPECT_EQ(Last<uint8_t>(codes_), Codes(8.0f));
+    if (transposed) {
+      EXPECT_EQ(Last<uint8_t>(column), Codes(8.0f));
+    }
   }
+}
+
+TEST_P(MoreThanTwoToThe31Elements, Counters) {
+  for (const bool transposed : {false, true}) {
+    DeviceBytes counters = DeviceBytes::Of(kGpu, CastCounters());
+    DeviceBytes column(kGpu, transposed ? static_cast<size_t>(size_) : 1);
+    CastOutput out;
+    out.row_wise = codes_.as<uint8_t>();
+    if (transposed) out.column_wise = column.as<uint8_t>();
+    out.counters = counters.as<CastCounters>();
+    ASSERT_THAT(kernels::Cast(view_, kernels::GivenScale(scale_.as<float>()),
+                              Format::kE4M3, out, {}, Stream()),
+                IsOk());
+    const auto counted = counters.Get<CastCounters>();
+    EXPECT_EQ(counted.nonzero, static_cast<uint64_t>(size_));
+    EXPECT_EQ(counted.saturation, 1u) << "512 > 448";
+    EXPECT_EQ(counted.underflow, 0u);
+    EXPECT_EQ(counted.non_finite, 0u);
+  }
+}
+
+TEST_P(MoreThanTwoToThe31Elements, CurrentScaling) {
+  DeviceBytes scratch = DeviceBytes::Of(kGpu, AmaxScratch());
+  DeviceBytes inverse = DeviceBytes::Of<float>(kGpu, -1.0f);
+  CastScale scale;
+  scale.kind = CastScale::Kind::kCurrent;
+  scale.scratch = scratch.as<AmaxScratch>();
+  scale.current.format_max = 448.0f;
+  scale.row_wise_scale_inv = inverse.as<float>();
+  CastOutput out;
+  out.row_wise = codes_.as<uint8_t>();
+  ASSERT_THAT(kernels::Cast(view_, scale, Format::kE4M3, out, {}, Stream()),
+              IsOk());
+  EXPECT_EQ(inverse.Get<float>(), 1.0f / 7.0f);
+  EXPECT_EQ(Last<uint8_t>(codes_), Codes(7.0f));
+}
+
+TEST_P(MoreThanTwoToThe31Elements, Decode) {
+  CastOutput out;
+  out.row_wise = codes_.as<uint8_t>();
+  DeviceBytes seven = DeviceBytes::Of<float>(kGpu, 7.0f);
+  ASSERT_THAT(kernels::Cast(view_, kernels::GivenScale(seven.as<float>()),
+                            Format::kE4M3, out, {}, Stream()),
+              IsOk());
+  const TensorView codes = TensorView::Contiguous(
+      codes_.as<void>(), DType::kUint8, kRows, cols_, kGpu);
+  DeviceBytes inverse = DeviceBytes::Of<float>(kGpu, 1.0f / 7.0f);
+  const absl::Status cleared = FillBytes(
+      kGpu, x_.as<void>(), 0, static_cast<size_t>(size_) * 2, Stream());
+  ASSERT_THAT(cleared, IsOk());
+  view_ =
+      TensorView::Contiguous(x_.as<void>(), DType::kBF16, kRows, cols_, kGpu);
+  ASSERT_THAT(kernels::Decode(codes, Format::kE4M3, inverse.as<float>(), view_,
+                              Stream()),
+              IsOk());
+  const auto last = Last<uint16_t>(x_);
+  EXPECT_EQ(last[1], 0xC280);
+  EXPECT_NEAR(FloatFromBF16(last[0]), FloatFromBF16(0x3C3C), 0.07f * 0.0115f);
 }
 
 TEST(KernelsCudaTest, ErrorsAreStatusesAndTheDeviceStays) {
