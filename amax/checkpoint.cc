@@ -26,10 +26,10 @@ void PutLittleEndian(uint64_t value, int bytes, std::string* out) {
   }
 }
 
-uint64_t GetLittleEndian(absl::string_view bytes, size_t at, int count) {
+uint64_t GetLittleEndian(absl::string_view bytes, size_t at, size_t count) {
   uint64_t value = 0;
-  for (int i = count; i-- > 0;) {
-    value = value << 8 | static_cast<unsigned char>(bytes[at + size_t(i)]);
+  for (size_t i = count; i-- > 0;) {
+    value = value << 8 | static_cast<unsigned char>(bytes[at + i]);
   }
   return value;
 }
