@@ -20,9 +20,9 @@ std::string NcclMailboxObstacle(const NcclHandle& handle);
 
 // Collective. `communicator` is over `handle`; ranks that fail before the
 // window is made tell the others over it. FailedPrecondition when not all ranks
-// are on one NVLink domain. Destroying it is collective; where the group is
-// broken, or after Abandon, it is not, and leaks the memory unless that is of
-// an owned communicator, which is aborted then.
+// are on one NVLink domain. Destroying it is collective, but where the group
+// is broken: an owned communicator is aborted then, the memory of a borrowed one
+// leaked, as after Abandon.
 absl::StatusOr<std::unique_ptr<MailboxMemory>> MakeNcclMailboxes(
     const std::shared_ptr<NcclHandle>& handle, Communicator* communicator,
     uint32_t capacity);
