@@ -1,98 +1,33 @@
 #include "base/file.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
+#include "base/file_stream.h"
+#include "base/status_macros.h"
 
 namespace scalekeeper {
-namespace {
-
-using File = std::unique_ptr<FILE, int (*)(FILE*)>;
-
-absl::Status ErrnoStatus(int error, const std::string& path) {
-  absl::StatusCode code = absl::StatusCode::kUnavailable;
-  if (error == ENOENT) code = absl::StatusCode::kNotFound;
-  if (error == EACCES || error == EPERM || error == EROFS) {
-    code = absl::StatusCode::kPermissionDenied;
-  }
-  if (error == EISDIR || error == ENOTDIR) {
-    code = absl::StatusCode::kFailedPrecondition;
-  }
-  return absl::Status(code, absl::StrCat(path, ": ", std::strerror(error)));
-}
-
-// The path with all links followed; itself where that fails.
-std::string Resolved(const std::string& path) {
-  const std::unique_ptr<char, void (*)(void*)> real(
-      realpath(path.c_str(), nullptr), &std::free);
-  return real == nullptr ? path : std::string(real.get());
-}
-
-bool IsDescriptor(const std::string& path) {
-  return absl::StartsWith(path, "/dev/") || absl::StartsWith(path, "/proc/");
-}
-
-absl::Status WriteTo(const std::string& path, absl::string_view contents) {
-  File file(std::fopen(path.c_str(), "wb"), &std::fclose);
-  if (file == nullptr) return ErrnoStatus(errno, path);
-  if (std::fwrite(contents.data(), 1, contents.size(), file.get()) !=
-      contents.size()) {
-    return ErrnoStatus(errno, path);
-  }
-  if (std::fclose(file.release()) != 0) return ErrnoStatus(errno, path);
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      size_t max_bytes) {
-  const File file(std::fopen(path.c_str(), "rb"), &std::fclose);
-  if (file == nullptr) return ErrnoStatus(errno, path);
+  constexpr size_t kBlock = size_t{1} << 16;
+  SK_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
   std::string contents;
-  char block[1 << 16];
   while (contents.size() < max_bytes) {
-    const size_t want = std::min(sizeof(block), max_bytes - contents.size());
-    const size_t got = std::fread(block, 1, want, file.get());
-    contents.append(block, got);
-    if (got < want) break;
+    const size_t want = std::min(kBlock, max_bytes - contents.size());
+    const size_t before = contents.size();
+    SK_RETURN_IF_ERROR(file.Read(want, &contents));
+    if (contents.size() - before < want) break;
   }
-  if (std::ferror(file.get()) != 0) return ErrnoStatus(errno, path);
   return contents;
 }
 
 absl::Status WriteFile(const std::string& path, absl::string_view contents) {
-  struct stat existing = {};
-  const bool exists = stat(path.c_str(), &existing) == 0;
-  // Reached through a link under /dev or /proc, even a regular file is a
-  // descriptor that somebody holds: it must not be replaced.
-  const std::string target = Resolved(path);
-  if (exists && (!S_ISREG(existing.st_mode) || IsDescriptor(path))) {
-    return WriteTo(path, contents);
-  }
-  const std::string temporary = absl::StrCat(target, ".tmp.", getpid());
-  absl::Status status = WriteTo(temporary, contents);
-  if (!status.ok()) {
-    (void)unlink(temporary.c_str());
-    return absl::Status(
-        status.code(),
-        absl::StrCat(path, ": cannot be written (", status.message(), ")"));
-  }
-  if (exists) (void)chmod(temporary.c_str(), existing.st_mode & 07777);
-  if (std::rename(temporary.c_str(), target.c_str()) != 0) {
-    status = ErrnoStatus(errno, path);
-    (void)unlink(temporary.c_str());
-  }
-  return status;
+  SK_ASSIGN_OR_RETURN(OutputFile file,
+                      OutputFile::Create(path, OutputFile::Mode::kReplace));
+  SK_RETURN_IF_ERROR(file.Append(contents));
+  return file.Close();
 }
 
 bool SameFile(const std::string& a, const std::string& b) {

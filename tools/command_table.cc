@@ -17,6 +17,8 @@ constexpr Command kCommands[] = {
     {"fingerprint", "print the fingerprint that ranks compare", RunFingerprint},
     {"quantize", "quantize a tensor of a file", RunQuantize},
     {"simulate", "replay recorded amaxes under a recipe", RunSimulate},
+    {"trace", "convert recorded amaxes, or show what a file of them holds",
+     RunTrace},
 };
 
 std::string Help() {
