@@ -27,8 +27,8 @@ std::string WriteTrace(int rank, int steps) {
                    rank, "_", steps, ".sktrace");
   TraceHeader header;
   for (size_t i = 0; i < kSlots; ++i) {
-    header.columns.push_back(LayerColumn(absl::StrCat("layers.", i / 3, ".fc"),
-                                         kRoles[i % 3]));
+    header.columns.push_back(
+        LayerColumn(absl::StrCat("layers.", i / 3, ".fc"), kRoles[i % 3]));
   }
   auto writer = BinaryTraceWriter::Create(path, header);
   if (!writer.ok()) std::abort();
@@ -58,10 +58,10 @@ void Run(benchmark::State& state, const std::vector<LabeledRecipe>& recipes,
     if (!result.ok() || result->steps != steps) std::abort();
     benchmark::DoNotOptimize(result->recipes[0].total.saturated_tensors);
   }
-  state.counters["slot_steps"] = benchmark::Counter(
-      static_cast<double>(state.iterations()) * kSlots * steps *
-          static_cast<double>(recipes.size()),
-      benchmark::Counter::kIsRate);
+  state.counters["slot_steps"] =
+      benchmark::Counter(static_cast<double>(state.iterations()) * kSlots *
+                             steps * static_cast<double>(recipes.size()),
+                         benchmark::Counter::kIsRate);
 }
 
 Recipe Preset(const char* name) {

@@ -101,8 +101,7 @@ bool EventDetector::Step(int64_t step, const std::optional<double>& loss,
     }
   }
   const size_t row = rows_++;
-  const bool jumps =
-      loss_jumped || (jumped > 0 && jumped * 20 >= columns_);
+  const bool jumps = loss_jumped || (jumped > 0 && jumped * 20 >= columns_);
   bool starts = false;
   if (open_ && row > open_->last_row + kMaxGap + 1) Finish();
   if (jumps) {

@@ -16,16 +16,31 @@ double Staleness(const RecipeResult& recipe) {
   return median > 0 ? std::abs(std::log2(median)) : 0;
 }
 
-// "saturates 12 of 198000 tensors (0.006%) and underflows 0.02% of the
+// ", most in layers.0.fc1/grad": where a recipe saturates most, when it does.
+std::string WhereItSaturates(const ReplayResult& result,
+                             const RecipeResult& recipe) {
+  size_t worst = 0;
+  for (size_t c = 1; c < recipe.slots.size(); ++c) {
+    if (recipe.slots[c].saturated_tensors >
+        recipe.slots[worst].saturated_tensors) {
+      worst = c;
+    }
+  }
+  if (recipe.slots[worst].saturated_tensors == 0) return "";
+  return absl::StrCat(", most in ", result.header.columns[worst].name);
+}
+
+// "saturates 12 of 198000 tensors (0.006%, most in layers.0.fc1/grad)
+// and underflows 0.02% of the
 // elements".
 std::string Losses(const ReplayResult& result, const RecipeResult& recipe) {
   const SlotStatistics& total = recipe.total;
-  std::string text =
-      total.saturated_tensors == 0
-          ? std::string("saturates no tensor")
-          : absl::StrCat("saturates ", total.saturated_tensors, " of ",
-                         total.tensors, " tensors (",
-                         Percent(total.saturated_share()), ")");
+  std::string text = total.saturated_tensors == 0
+                         ? std::string("saturates no tensor")
+                         : absl::StrCat("saturates ", total.saturated_tensors,
+                                        " of ", total.tensors, " tensors (",
+                                        Percent(total.saturated_share()),
+                                        WhereItSaturates(result, recipe), ")");
   if (result.histograms > 0) {
     absl::StrAppend(&text, " and underflows ", Percent(total.underflow_share()),
                     " of the elements that are not 0");
@@ -74,20 +89,6 @@ std::string Reason(const RecipeResult& recipe) {
   return text;
 }
 
-// Where a recipe saturates most, when it does.
-std::string WhereItSaturates(const ReplayResult& result,
-                             const RecipeResult& recipe) {
-  size_t worst = 0;
-  for (size_t c = 1; c < recipe.slots.size(); ++c) {
-    if (recipe.slots[c].saturated_tensors >
-        recipe.slots[worst].saturated_tensors) {
-      worst = c;
-    }
-  }
-  if (recipe.slots[worst].saturated_tensors == 0) return "";
-  return absl::StrCat(", most of it in ", result.header.columns[worst].name);
-}
-
 }  // namespace
 
 std::string Percent(double share) {
@@ -126,24 +127,21 @@ std::string ExplainRanking(const ReplayResult& result) {
   }
   std::string text;
   if (order.size() == 1) {
-    text = absl::StrCat(best.label, " ", Losses(result, best),
-                        WhereItSaturates(result, best), ".");
+    text = absl::StrCat(best.label, " ", Losses(result, best), ".");
   } else {
     text = absl::StrCat(best.label, " loses least: it ", Losses(result, best),
                         "; ", Reason(best), ".");
     const RecipeResult& next = result.recipes[order[1]];
     if (next.total.tensors > 0) {
       absl::StrAppend(&text, " The next, ", next.label, ", ",
-                      Losses(result, next), WhereItSaturates(result, next),
-                      ".");
+                      Losses(result, next), ".");
     }
     size_t last = order.size() - 1;
     while (result.recipes[order[last]].total.tensors == 0) --last;
     if (last > 1) {
       const RecipeResult& worst = result.recipes[order[last]];
       absl::StrAppend(&text, " The most is lost by ", worst.label, ", which ",
-                      Losses(result, worst), WhereItSaturates(result, worst),
-                      ".");
+                      Losses(result, worst), ".");
     }
   }
   if (result.histograms == 0) {

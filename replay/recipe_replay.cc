@@ -68,11 +68,11 @@ absl::StatusOr<std::unique_ptr<RecipeReplay>> RecipeReplay::Create(
       Arena::Create(HostAllocator(), PhaseSwitcher::LayoutOf(replay->table_)));
   replay->arena_ = std::make_unique<Arena>(std::move(arena));
   const int phase = PhaseAt(replay->phase_from_steps_, first_step);
-  replay->phases_ =
-      PhaseSwitcher(&replay->table_, replay->arena_.get(), phase);
+  replay->phases_ = PhaseSwitcher(&replay->table_, replay->arena_.get(), phase);
   const size_t count = header.columns.size();
   replay->keep_scales_ = options.keep_scales;
   replay->statistics_.resize(count);
+  if (options.hold_out) replay->held_out_.resize(count);
   replay->judged_.resize(count);
   replay->recovery_.resize(count);
   replay->slot_of_column_ = slots;
@@ -97,8 +97,7 @@ absl::StatusOr<std::unique_ptr<RecipeReplay>> RecipeReplay::Create(
 }
 
 const Policy& RecipeReplay::policy(size_t column) const {
-  return table_.policies(
-      slot_of_column_[column])[static_cast<size_t>(phase_)];
+  return table_.policies(slot_of_column_[column])[static_cast<size_t>(phase_)];
 }
 
 void RecipeReplay::EnterPhase(int phase) {
@@ -107,14 +106,14 @@ void RecipeReplay::EnterPhase(int phase) {
   phases_.SwitchTo(phase);
   phases_.Commit();
   for (Column& column : columns_) {
-    const Policy& policy = table_.policies(column.slot)[static_cast<size_t>(phase)];
+    const Policy& policy =
+        table_.policies(column.slot)[static_cast<size_t>(phase)];
     column.scaling = policy.scaling;
     column.format = policy.format;
     column.format_max = FormatMax(policy.format);
     column.bound = SaturationBound(column.format_max);
     column.margin = policy.delayed.margin;
-    column.reduced =
-        table_.group(phase, column.slot) < table_.groups().size();
+    column.reduced = table_.group(phase, column.slot) < table_.groups().size();
     column.amax_epsilon = policy.current.amax_epsilon;
     column.power_2_scale = policy.current.power_2_scale;
     column.amax_group = !policy.current.amax_group.empty();
@@ -200,10 +199,9 @@ void RecipeReplay::CountHistograms(const TraceBlock& block,
                                    const Column& column, size_t row,
                                    SlotStatistics* statistics) const {
   const std::vector<RankHistogram>& all = block.histograms[row];
-  auto it = std::lower_bound(all.begin(), all.end(), column.column,
-                             [](const RankHistogram& a, uint32_t c) {
-                               return a.entry.column < c;
-                             });
+  auto it = std::lower_bound(
+      all.begin(), all.end(), column.column,
+      [](const RankHistogram& a, uint32_t c) { return a.entry.column < c; });
   const bool alone = column.scaling == Scaling::kDelayed && !column.reduced;
   for (; it != all.end() && it->entry.column == column.column; ++it) {
     const uint32_t own = block.own_at(it->rank, row, column.column);
@@ -258,7 +256,8 @@ void RecipeReplay::RunCell(const TraceBlock& block, const Column& column,
                            size_t row) {
   const size_t c = column.column;
   const size_t cell = block.at(row, c);
-  SlotStatistics& statistics = statistics_[c];
+  SlotStatistics& statistics =
+      block.held_out[row] != 0 ? held_out_[c] : statistics_[c];
   const ArenaView& view = arena_->view();
   const bool delayed = column.scaling == Scaling::kDelayed;
   uint32_t reduced = block.reduced[cell];
@@ -274,8 +273,8 @@ void RecipeReplay::RunCell(const TraceBlock& block, const Column& column,
     const bool usable = Usable(reduced);
     const float amax = usable ? FloatFromBits(reduced) : 0;
     float scale = 0;
-    if (one_scale && column.reduced && amax * view.scale[column.arena] <=
-                                           column.bound) {
+    if (one_scale && column.reduced &&
+        amax * view.scale[column.arena] <= column.bound) {
       // No rank's amax is larger.
       statistics.tensors += block.finite[cell];
     } else {
@@ -286,9 +285,8 @@ void RecipeReplay::RunCell(const TraceBlock& block, const Column& column,
       statistics.saturated_steps += saturated ? 1 : 0;
       if (one_scale) {
         scale = view.scale[column.arena];
-        const float staleness =
-            Staleness(amax, view.scale_inv[column.arena], column.format_max,
-                      column.margin);
+        const float staleness = Staleness(amax, view.scale_inv[column.arena],
+                                          column.format_max, column.margin);
         statistics.staleness.Count(staleness);
         statistics.max_staleness =
             std::max(statistics.max_staleness, staleness);

@@ -46,6 +46,7 @@ class RecipeReplay {
   struct Options {
     size_t bins = 0;  // for headroom and scale over the steps; 0: none
     bool keep_scales = false;
+    bool hold_out = false;  // rows that the block says are held out
   };
 
   // Recipe::Resolve's errors.
@@ -62,6 +63,9 @@ class RecipeReplay {
   void Run(const TraceBlock& block, size_t chunk);
 
   const std::vector<SlotStatistics>& statistics() const { return statistics_; }
+  // Of the rows that are held out, which `statistics` leaves out; empty without
+  // Options::hold_out.
+  const std::vector<SlotStatistics>& held_out() const { return held_out_; }
   // The column's policy in the phase of the last block.
   const Policy& policy(size_t column) const;
   // Whether the column had a scale that a trace can judge in some phase.
@@ -128,6 +132,7 @@ class RecipeReplay {
 
   std::vector<Column> columns_;  // in the arena's order
   std::vector<SlotStatistics> statistics_;
+  std::vector<SlotStatistics> held_out_;
   std::vector<uint8_t> judged_;
   std::vector<float> scales_;
   StepBins headroom_;

@@ -29,7 +29,8 @@ struct Candidate {
 
   std::string PolicyText(Role role) const {
     const Format format = role == Role::kGrad ? grad_format : Format::kE4M3;
-    if (window == 0) return absl::StrCat("format: ", Name(format), " current {}");
+    if (window == 0)
+      return absl::StrCat("format: ", Name(format), " current {}");
     return absl::StrCat("format: ", Name(format),
                         " delayed { amax_history_len: ", window,
                         " margin: ", margin, " amax_compute_algo: MAX }");
@@ -71,8 +72,8 @@ size_t Least(const std::vector<Candidate>& candidates, const Loss& loss,
 }
 
 std::string Figures(const SlotStatistics& statistics, bool histograms) {
-  std::string text = absl::StrCat(
-      Percent(statistics.saturated_share()), " of the tensors saturate");
+  std::string text = absl::StrCat(Percent(statistics.saturated_share()),
+                                  " of the tensors saturate");
   if (histograms) {
     absl::StrAppend(&text, ", ", Percent(statistics.underflow_share()),
                     " of the elements underflow");
@@ -121,8 +122,8 @@ class Recommender {
     for (const RuleChoice& rule : rules_) {
       const TraceColumn& column = tried_.header.columns[rule.column];
       absl::StrAppend(
-          &text, "\n# ", column.name, ": loses ", Percent(rule.after),
-          " so, ", Percent(rule.before), " under its role's policy.\nrule {\n",
+          &text, "\n# ", column.name, ": loses ", Percent(rule.after), " so, ",
+          Percent(rule.before), " under its role's policy.\nrule {\n",
           "  module: \"", TextEscaped(RE2::QuoteMeta(column.module)), "\"\n  ",
           Name(column.role), " { ",
           candidates_[rule.candidate].PolicyText(column.role), " }\n}\n");
@@ -263,7 +264,8 @@ absl::StatusOr<Recommendation> Recommend(
   const bool histograms = tried.histograms > 0;
   result.text = recommender.Text(absl::StrCat(
       "#\n# On the steps it was chosen on, and on those held out (of every "
-      "four runs of ", kHeldOutRun, "\n# steps the last):\n#   this recipe: ",
+      "four runs of ",
+      kHeldOutRun, "\n# steps the last):\n#   this recipe: ",
       Figures(result.recommended.chosen_on, histograms), ";\n#     held out: ",
       Figures(result.recommended.held_out, histograms), ".\n#   ",
       baseline.label, ": ", Figures(result.baseline.chosen_on, histograms),

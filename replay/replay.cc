@@ -38,9 +38,9 @@ class Replayer {
     result_.rank_shares = RankShares(columns_, trace->ranks());
     if (options.bins) {
       const size_t cells = columns_ * (2 * recipes.size() + 1);
-      bins_ = std::clamp(kBinBytes / sizeof(Extremes) / cells, kMinBins,
-                         kMaxBins) /
-              2 * 2;
+      bins_ =
+          std::clamp(kBinBytes / sizeof(Extremes) / cells, kMinBins, kMaxBins) /
+          2 * 2;
       result_.amax = StepBins(columns_, bins_);
       result_.loss = StepBins(1, bins_);
     }
@@ -75,12 +75,18 @@ class Replayer {
     }
     result_.steps += static_cast<int64_t>(block->rows);
     result_.last_step = block->steps.back();
+    if (options_.held_out) {
+      for (size_t row = 0; row < block->rows; ++row) {
+        block->held_out[row] =
+            options_.held_out(block->rows_before + row) ? 1 : 0;
+      }
+    }
     // What only the trace knows runs beside the recipes' chunks, but for the
     // events, which they need.
     for (size_t row = 0; row < block->rows; ++row) {
-      block->starts_event[row] = detector_.Step(
-          block->steps[row], block->losses[row],
-          block->reduced.data() + block->at(row, 0));
+      block->starts_event[row] =
+          detector_.Step(block->steps[row], block->losses[row],
+                         block->reduced.data() + block->at(row, 0));
     }
     const size_t chunks = replays_[0]->chunks();
     for (auto& replay : replays_) replay->BeginBlock(*block);
@@ -104,6 +110,7 @@ class Replayer {
     for (size_t r = 0; r < recipes_.size(); ++r) {
       RecipeReplay::Options options;
       options.bins = bins_;
+      options.hold_out = options_.held_out != nullptr;
       options.keep_scales = r == 0 && options_.scales != nullptr;
       SK_ASSIGN_OR_RETURN(
           std::unique_ptr<RecipeReplay> replay,
@@ -158,13 +165,23 @@ class Replayer {
 
   void Collect(size_t r) {
     const RecipeReplay& replay = *replays_[r];
-    RecipeResult recipe{recipes_[r].label, recipes_[r].recipe,
-                        replay.statistics(), {}, {}, {}, {},
-                        replay.headroom(), replay.scale_bins()};
+    RecipeResult recipe{recipes_[r].label,
+                        recipes_[r].recipe,
+                        replay.statistics(),
+                        {},
+                        {},
+                        {},
+                        {},
+                        {},
+                        replay.headroom(),
+                        replay.scale_bins()};
     for (size_t c = 0; c < columns_; ++c) {
       recipe.policies.push_back(replay.policy(c));
       recipe.judged.push_back(replay.judged(c));
       recipe.total.Add(recipe.slots[c]);
+    }
+    for (const SlotStatistics& slot : replay.held_out()) {
+      recipe.held_out.Add(slot);
     }
     for (const std::vector<int32_t>& steps : replay.recoveries()) {
       EventRecovery recovery;

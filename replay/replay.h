@@ -46,6 +46,8 @@ struct ReplayOptions {
   int threads = 0;
   // Keep what a picture needs: extremes of headroom, scale, amax and loss.
   bool bins = false;
+  // Rows, counted from 0, that are counted apart (RecipeResult::held_out).
+  std::function<bool(size_t)> held_out;
   // Called with each block and, for the first recipe alone, what rank 0
   // multiplied with (RecipeReplay::scales). An error ends the replay.
   std::function<absl::Status(const TraceBlock&, const std::vector<float>&)>
@@ -66,10 +68,11 @@ struct EventRecovery {
 struct RecipeResult {
   std::string label;
   Recipe recipe;
-  std::vector<SlotStatistics> slots;  // per column
-  std::vector<Policy> policies;       // per column, at the trace's end
-  std::vector<bool> judged;           // per column: has a scale to judge
-  SlotStatistics total;
+  std::vector<SlotStatistics> slots;      // per column
+  std::vector<Policy> policies;           // per column, at the trace's end
+  std::vector<bool> judged;               // per column: has a scale to judge
+  SlotStatistics total;                   // of all rows that are not held out
+  SlotStatistics held_out;                // of the others
   std::vector<EventRecovery> recoveries;  // per event, the first few
   StepBins headroom, scale;               // log2; with ReplayOptions::bins
 

@@ -83,8 +83,8 @@ std::string Events(const ReplayResult& result) {
   } else {
     html += "<ul>\n";
     for (const TraceEvent& event : result.events) {
-      absl::StrAppend(&html, "<li>",
-                      EscapeHtml(DescribeEvent(result, event)), "</li>\n");
+      absl::StrAppend(&html, "<li>", EscapeHtml(DescribeEvent(result, event)),
+                      "</li>\n");
     }
     html += "</ul>\n";
   }
@@ -126,9 +126,10 @@ std::string Ranking(const ReplayResult& result) {
   for (const size_t r : order) {
     const RecipeResult& recipe = result.recipes[r];
     const SlotStatistics& total = recipe.total;
-    absl::StrAppend(&html, r == order[0] && result.recipes.size() > 1
-                               ? "<tr class=\"best\">"
-                               : "<tr>",
+    absl::StrAppend(&html,
+                    r == order[0] && result.recipes.size() > 1
+                        ? "<tr class=\"best\">"
+                        : "<tr>",
                     Cell(EscapeHtml(recipe.label)));
     if (total.tensors == 0) {
       absl::StrAppend(&html, Cell("&ndash;"), Cell("&ndash;"),
@@ -157,8 +158,7 @@ std::string Ranking(const ReplayResult& result) {
       "</tbody></table></div>\n<p class=\"soft\">Loss: the share of tensors "
       "that saturate (amax &times; scale above the format's maximum) plus the "
       "share of elements that underflow",
-      result.histograms > 0 ? ""
-                            : " (not known: the trace has no histograms)",
+      result.histograms > 0 ? "" : " (not known: the trace has no histograms)",
       ". Staleness: amax now / the amax that the scale was made from; above 1 "
       "it has grown, 1/8 leaves 3 bits unused. Recovery: of the first event, "
       "median and largest.</p>\n</section>\n");
@@ -166,9 +166,8 @@ std::string Ranking(const ReplayResult& result) {
 
 std::string Headroom(const ReplayResult& result,
                      const std::vector<size_t>& pictured) {
-  std::vector<size_t> columns =
-      Worst(result, pictured, std::min(kMaxHeatRows,
-                                       result.header.columns.size()));
+  std::vector<size_t> columns = Worst(
+      result, pictured, std::min(kMaxHeatRows, result.header.columns.size()));
   std::sort(columns.begin(), columns.end());
   std::string html = absl::StrCat(
       "<section id=\"headroom\"><h2>Headroom of every quantizer</h2>\n"
@@ -213,8 +212,7 @@ std::string Curves(const ReplayResult& result,
                     EscapeHtml(result.header.columns[c].name), "</h3>\n",
                     CurvePlot(result, pictured, c), "</section>\n");
   }
-  html +=
-      "</div>\n<div class=\"scroll\"><table><thead><tr><th>quantizer</th>";
+  html += "</div>\n<div class=\"scroll\"><table><thead><tr><th>quantizer</th>";
   for (const size_t r : pictured) {
     absl::StrAppend(&html, "<th>", EscapeHtml(result.recipes[r].label),
                     ": saturated</th><th class=\"wide\">underflow</th>"
@@ -262,8 +260,8 @@ std::string Ranks(const ReplayResult& result) {
                   "had the largest amax:</p>\n<div class=\"legend\">");
   const size_t ranks = std::min(result.ranks, kBarRanks);
   for (size_t rank = 0; rank < ranks; ++rank) {
-    absl::StrAppend(&html, "<span><i class=\"key r", rank, "\"></i>rank ",
-                    rank, "</span>");
+    absl::StrAppend(&html, "<span><i class=\"key r", rank, "\"></i>rank ", rank,
+                    "</span>");
   }
   absl::StrAppend(&html,
                   "<span><i class=\"key\" style=\"background:var(--line)\">"
@@ -279,7 +277,8 @@ std::string Ranks(const ReplayResult& result) {
     for (size_t rank = 0; rank < ranks; ++rank) {
       const double share = static_cast<double>(shares.largest(c, rank)) /
                            static_cast<double>(entry.steps);
-      absl::StrAppendFormat(&bar, "<i class=\"r%d\" style=\"width:%.2f%%\"></i>",
+      absl::StrAppendFormat(&bar,
+                            "<i class=\"r%d\" style=\"width:%.2f%%\"></i>",
                             rank, 100 * share);
       absl::StrAppend(&title, rank == 0 ? "" : ", ", "rank ", rank, " ",
                       Percent(share));
@@ -288,9 +287,9 @@ std::string Ranks(const ReplayResult& result) {
         &html, "<tr title=\"", EscapeHtml(title), "\">",
         Cell(EscapeHtml(result.header.columns[c].name)),
         Cell(absl::StrFormat("%.2f", std::exp2(entry.log2_max))),
-        Cell(absl::StrFormat("%.2f",
-                             std::exp2(entry.log2_sum /
-                                       static_cast<double>(entry.steps))),
+        Cell(absl::StrFormat(
+                 "%.2f",
+                 std::exp2(entry.log2_sum / static_cast<double>(entry.steps))),
              true),
         Cell(bar + "</span>"), "</tr>\n");
   }
@@ -316,8 +315,7 @@ std::string HtmlReport(const ReplayResult& result, const std::string& source) {
       "</p>\n<p class=\"verdict\" id=\"verdict\">",
       EscapeHtml(ExplainRanking(result)), "</p>\n");
   for (const std::string& warning : result.warnings) {
-    absl::StrAppend(&html, "<p class=\"soft\">", EscapeHtml(warning),
-                    "</p>\n");
+    absl::StrAppend(&html, "<p class=\"soft\">", EscapeHtml(warning), "</p>\n");
   }
   absl::StrAppend(&html, Events(result), Ranking(result));
   if (!pictured.empty()) {

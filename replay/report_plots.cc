@@ -14,9 +14,14 @@ namespace {
 
 constexpr size_t kLevels = 8;
 constexpr std::array<const char*, kLevels> kLevelNames = {
-    "saturates, 2-fold or more", "saturates", "below 1 bit unused",
-    "1 to 2 bits",               "2 to 4",    "4 to 8",
-    "8 to 16",                   "more than 16"};
+    "saturates, 2-fold or more",
+    "saturates",
+    "below 1 bit unused",
+    "1 to 2 bits",
+    "2 to 4",
+    "4 to 8",
+    "8 to 16",
+    "more than 16"};
 // Rounding of the logarithms.
 constexpr float kZero = -1e-5f;
 constexpr int kRowPixels = 6;
@@ -54,15 +59,14 @@ class Plot {
         "<div class=\"names\" style=\"height:", height_, "px\">", names_,
         "</div><div class=\"canvas\" style=\"height:", height_,
         "px\"><svg role=\"img\" aria-label=\"", EscapeHtml(label),
-        "\" viewBox=\"0 0 ", bins_, " ",
-        absl::StrFormat("%g", box_height),
+        "\" viewBox=\"0 0 ", bins_, " ", absl::StrFormat("%g", box_height),
         "\" preserveAspectRatio=\"none\">", svg, "</svg>");
     for (const TraceEvent& event : result_.events) {
       const double begin = At(event.first_row);
       absl::StrAppend(&html, "<div class=\"band\" title=\"",
-                      EscapeHtml(scalekeeper::Name(event)), "\" style=\"left:",
-                      Percentage(begin), ";width:",
-                      Percentage(At(event.last_row + 1) - begin),
+                      EscapeHtml(scalekeeper::Name(event)),
+                      "\" style=\"left:", Percentage(begin),
+                      ";width:", Percentage(At(event.last_row + 1) - begin),
                       "\"></div>");
     }
     return absl::StrCat(html, "</div>", Ticks(), "</div>\n");
@@ -83,9 +87,9 @@ class Plot {
       const double begin = At(event->first_row);
       mark = absl::StrCat(
           "<b style=\"",
-          begin > 0.5 ? absl::StrCat("right:",
-                                     Percentage(1 - At(event->last_row + 1)))
-                      : absl::StrCat("left:", Percentage(begin)),
+          begin > 0.5
+              ? absl::StrCat("right:", Percentage(1 - At(event->last_row + 1)))
+              : absl::StrCat("left:", Percentage(begin)),
           "\">", EscapeHtml(scalekeeper::Name(*event)), "</b>");
     }
     return absl::StrCat("<div class=\"marks\">", mark, "</div>");
@@ -98,13 +102,12 @@ class Plot {
       const bool last = i == ticks;
       const size_t bin = std::min(bins_ * i / ticks, bins_ - 1);
       if (last && ticks == 1 && bins_ == 1) break;
-      absl::StrAppend(&html, "<span", i % 2 == 1 ? " class=\"minor\"" : "",
-                      " style=\"left:",
-                      Percentage(static_cast<double>(i) /
-                                 static_cast<double>(ticks)),
-                      "\">", i == 0 ? "step " : "",
-                      last ? result_.last_step : result_.bin_steps[bin],
-                      "</span>");
+      absl::StrAppend(
+          &html, "<span", i % 2 == 1 ? " class=\"minor\"" : "",
+          " style=\"left:",
+          Percentage(static_cast<double>(i) / static_cast<double>(ticks)),
+          "\">", i == 0 ? "step " : "",
+          last ? result_.last_step : result_.bin_steps[bin], "</span>");
     }
     return html + "</div>";
   }
@@ -146,10 +149,8 @@ std::string GridLine(double y, size_t bins) {
 }  // namespace
 
 std::string EscapeHtml(absl::string_view text) {
-  return absl::StrReplaceAll(text, {{"&", "&amp;"},
-                                    {"<", "&lt;"},
-                                    {">", "&gt;"},
-                                    {"\"", "&quot;"}});
+  return absl::StrReplaceAll(
+      text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
 
 const TraceEvent* MainEvent(const ReplayResult& result) {
@@ -205,8 +206,7 @@ std::string HeatMap(const ReplayResult& result, const RecipeResult& recipe,
       }
       const size_t level = Level(cell);
       size_t end = b + 1;
-      while (end < bins &&
-             !recipe.headroom.at(columns[row], end).empty() &&
+      while (end < bins && !recipe.headroom.at(columns[row], end).empty() &&
              Level(recipe.headroom.at(columns[row], end)) == level) {
         ++end;
       }
@@ -258,8 +258,8 @@ std::string CurvePlot(const ReplayResult& result,
   // log2(format_max / scale): what the scale can hold.
   const auto ceiling = [&](size_t r, size_t b) {
     const RecipeResult& recipe = result.recipes[r];
-    return std::log2(static_cast<double>(
-               FormatMax(recipe.policies[column].format))) -
+    return std::log2(
+               static_cast<double>(FormatMax(recipe.policies[column].format))) -
            static_cast<double>(recipe.scale.at(column, b).high);
   };
   const auto has_ceiling = [&](size_t r, size_t b) {
@@ -267,7 +267,8 @@ std::string CurvePlot(const ReplayResult& result,
   };
   Extremes range;
   for (size_t b = 0; b < bins; ++b) {
-    if (!result.amax.at(column, b).empty()) range.Add(result.amax.at(column, b));
+    if (!result.amax.at(column, b).empty())
+      range.Add(result.amax.at(column, b));
     for (const size_t r : recipes) {
       if (has_ceiling(r, b)) range.Note(static_cast<float>(ceiling(r, b)));
     }

@@ -46,9 +46,10 @@ class StepBins {
           merged.Add(cells_[begin + 2 * b + 1]);
           cells_[begin + b] = merged;
         }
-        std::fill(cells_.begin() + static_cast<std::ptrdiff_t>(begin + bins_ / 2),
-                  cells_.begin() + static_cast<std::ptrdiff_t>(begin + bins_),
-                  Extremes());
+        std::fill(
+            cells_.begin() + static_cast<std::ptrdiff_t>(begin + bins_ / 2),
+            cells_.begin() + static_cast<std::ptrdiff_t>(begin + bins_),
+            Extremes());
       }
       rows_per_bin_ *= 2;
     }

@@ -50,8 +50,8 @@ std::string RecoveryText(const RecipeResult& recipe) {
   if (recipe.recoveries.empty() || recipe.recoveries[0].judged == 0) return "-";
   const EventRecovery& first = recipe.recoveries[0];
   if (first.not_recovered == first.judged) return "never";
-  std::string text = absl::StrCat(first.median_steps, " (max ",
-                                  first.max_steps);
+  std::string text =
+      absl::StrCat(first.median_steps, " (max ", first.max_steps);
   if (first.not_recovered > 0) {
     absl::StrAppend(&text, ", ", first.not_recovered, " never");
   }
@@ -63,8 +63,7 @@ struct Field {
   std::string value;  // empty: nothing to judge
 };
 
-std::vector<Field> Fields(const ReplayResult& result,
-                          const SlotStatistics& s) {
+std::vector<Field> Fields(const ReplayResult& result, const SlotStatistics& s) {
   const auto share = [&](bool known, double value) {
     return known ? ShortestNumber(value) : std::string();
   };
@@ -82,8 +81,7 @@ std::vector<Field> Fields(const ReplayResult& result,
       {"staleness_p01", share(delayed, s.staleness.Quantile(0.01))},
       {"staleness_p50", share(delayed, s.staleness.Quantile(0.5))},
       {"staleness_p99", share(delayed, s.staleness.Quantile(0.99))},
-      {"staleness_max",
-       share(delayed, static_cast<double>(s.max_staleness))},
+      {"staleness_max", share(delayed, static_cast<double>(s.max_staleness))},
       {"scale_changes", absl::StrCat(s.scale_changes)},
       {"non_finite_steps", absl::StrCat(s.non_finite_steps)},
   };
@@ -105,12 +103,12 @@ std::string CsvCell(absl::string_view text) {
 std::string JsonMembers(const std::vector<Field>& fields) {
   std::string text;
   for (const Field& field : fields) {
-    absl::StrAppend(&text, ", \"", field.name, "\": ",
-                    field.value.empty() ? "null"
-                                        : (field.value == "inf" ||
-                                                   field.value == "nan"
-                                               ? "null"
-                                               : field.value));
+    absl::StrAppend(
+        &text, ", \"", field.name, "\": ",
+        field.value.empty()
+            ? "null"
+            : (field.value == "inf" || field.value == "nan" ? "null"
+                                                            : field.value));
   }
   return text;
 }
@@ -123,23 +121,22 @@ void AppendRecipes(const ReplayResult& result, std::string* text) {
     const RecipeResult& recipe = result.recipes[r];
     const SlotStatistics& total = recipe.total;
     if (total.tensors == 0) {
-      rows.push_back({recipe.label, "-", "-", "-", "-", "-", "-", "-", "-",
-                      "-"});
+      rows.push_back(
+          {recipe.label, "-", "-", "-", "-", "-", "-", "-", "-", "-"});
       continue;
     }
     const bool delayed = total.staleness.total() > 0;
-    rows.push_back(
-        {recipe.label, Percent(total.saturated_share()),
-         absl::StrCat(total.saturated_tensors, "/", total.tensors),
-         result.histograms > 0 && total.elements > 0
-             ? Percent(total.underflow_share())
-             : "-",
-         Ratio(total.staleness.Quantile(0.01)),
-         Ratio(total.staleness.Quantile(0.5)),
-         Ratio(total.staleness.Quantile(0.99)),
-         Ratio(static_cast<double>(total.max_staleness)),
-         delayed ? absl::StrCat(total.scale_changes) : "-",
-         RecoveryText(recipe)});
+    rows.push_back({recipe.label, Percent(total.saturated_share()),
+                    absl::StrCat(total.saturated_tensors, "/", total.tensors),
+                    result.histograms > 0 && total.elements > 0
+                        ? Percent(total.underflow_share())
+                        : "-",
+                    Ratio(total.staleness.Quantile(0.01)),
+                    Ratio(total.staleness.Quantile(0.5)),
+                    Ratio(total.staleness.Quantile(0.99)),
+                    Ratio(static_cast<double>(total.max_staleness)),
+                    delayed ? absl::StrCat(total.scale_changes) : "-",
+                    RecoveryText(recipe)});
   }
   absl::StrAppend(text, Table(rows));
 }
@@ -192,9 +189,8 @@ void AppendRanks(const ReplayResult& result, size_t slots, std::string* text) {
     rows.push_back(
         {result.header.columns[c].name,
          absl::StrFormat("%.2f", std::exp2(entry.log2_max)),
-         absl::StrFormat("%.2f",
-                         std::exp2(entry.log2_sum /
-                                   static_cast<double>(entry.steps))),
+         absl::StrFormat("%.2f", std::exp2(entry.log2_sum /
+                                           static_cast<double>(entry.steps))),
          Percent(static_cast<double>(entry.equal) /
                  static_cast<double>(entry.steps)),
          ranks});
@@ -247,13 +243,15 @@ std::string SummaryJson(const ReplayResult& result) {
       ", \"last_step\": ", result.last_step,
       ", \"quantizers\": ", result.header.columns.size(),
       ", \"ranks\": ", result.ranks, ", \"histograms\": ", result.histograms,
-      ", \"non_finite_amaxes\": ", result.non_finite, ",\n \"verdict\": ",
-      JsonString(ExplainRanking(result)), ",\n \"events\": [");
+      ", \"non_finite_amaxes\": ", result.non_finite,
+      ",\n \"verdict\": ", JsonString(ExplainRanking(result)),
+      ",\n \"events\": [");
   for (size_t i = 0; i < result.events.size(); ++i) {
     const TraceEvent& event = result.events[i];
     absl::StrAppend(
-        &text, i == 0 ? "\n  " : ",\n  ", "{\"name\": ",
-        JsonString(Name(event)), ", \"first_step\": ", event.first_step,
+        &text, i == 0 ? "\n  " : ",\n  ",
+        "{\"name\": ", JsonString(Name(event)),
+        ", \"first_step\": ", event.first_step,
         ", \"last_step\": ", event.last_step, ", \"columns\": ", event.columns,
         ", \"worst\": ",
         event.columns > 0
@@ -270,27 +268,28 @@ std::string SummaryJson(const ReplayResult& result) {
   bool first = true;
   for (const size_t r : RankRecipes(result)) {
     const RecipeResult& recipe = result.recipes[r];
-    absl::StrAppend(&text, first ? "\n  " : ",\n  ", "{\"recipe\": ",
-                    JsonString(recipe.label), ", \"fingerprint\": ",
-                    JsonString(recipe.recipe.fingerprint()),
-                    ", \"judged_quantizers\": ", recipe.judged_count(),
-                    JsonMembers(Fields(result, recipe.total)),
-                    ", \"recoveries\": [");
+    absl::StrAppend(
+        &text, first ? "\n  " : ",\n  ",
+        "{\"recipe\": ", JsonString(recipe.label),
+        ", \"fingerprint\": ", JsonString(recipe.recipe.fingerprint()),
+        ", \"judged_quantizers\": ", recipe.judged_count(),
+        JsonMembers(Fields(result, recipe.total)), ", \"recoveries\": [");
     first = false;
     for (size_t i = 0; i < recipe.recoveries.size(); ++i) {
       const EventRecovery& recovery = recipe.recoveries[i];
-      absl::StrAppend(&text, i == 0 ? "" : ", ", "{\"judged\": ",
-                      recovery.judged, ", \"not_recovered\": ",
-                      recovery.not_recovered, ", \"median_steps\": ",
-                      recovery.median_steps, ", \"max_steps\": ",
-                      recovery.max_steps, "}");
+      absl::StrAppend(&text, i == 0 ? "" : ", ",
+                      "{\"judged\": ", recovery.judged,
+                      ", \"not_recovered\": ", recovery.not_recovered,
+                      ", \"median_steps\": ", recovery.median_steps,
+                      ", \"max_steps\": ", recovery.max_steps, "}");
     }
     absl::StrAppend(&text, "], \"quantizers\": [");
     for (size_t c = 0; c < recipe.slots.size(); ++c) {
-      absl::StrAppend(&text, c == 0 ? "\n   " : ",\n   ", "{\"quantizer\": ",
-                      JsonString(result.header.columns[c].name),
-                      ", \"policy\": ", JsonString(Describe(recipe.policies[c])),
-                      JsonMembers(Fields(result, recipe.slots[c])), "}");
+      absl::StrAppend(
+          &text, c == 0 ? "\n   " : ",\n   ",
+          "{\"quantizer\": ", JsonString(result.header.columns[c].name),
+          ", \"policy\": ", JsonString(Describe(recipe.policies[c])),
+          JsonMembers(Fields(result, recipe.slots[c])), "}");
     }
     absl::StrAppend(&text, "]}");
   }
@@ -300,8 +299,8 @@ std::string SummaryJson(const ReplayResult& result) {
        ++c) {
     const RankShares::Entry& entry = result.rank_shares.entry(c);
     absl::StrAppend(&text, first ? "\n  " : ",\n  ", "{\"quantizer\": ",
-                    JsonString(result.header.columns[c].name), ", \"steps\": ",
-                    entry.steps, ", \"equal\": ", entry.equal,
+                    JsonString(result.header.columns[c].name),
+                    ", \"steps\": ", entry.steps, ", \"equal\": ", entry.equal,
                     ", \"max_ratio\": ", JsonNumber(std::exp2(entry.log2_max)),
                     ", \"largest\": [");
     first = false;

@@ -48,8 +48,7 @@ void Set(const std::string& option, const std::string& value,
                                      ? AmaxComputeAlgo::kMax
                                      : AmaxComputeAlgo::kMostRecent;
   } else if (absl::SimpleAtoi(value, &number)) {
-    (option == "margin" ? delayed->margin : delayed->amax_history_len) =
-        number;
+    (option == "margin" ? delayed->margin : delayed->amax_history_len) = number;
   }
 }
 
@@ -64,10 +63,11 @@ absl::StatusOr<SweepAxis> ParseSweepAxis(absl::string_view text) {
     known = known || option == axis.option;
   }
   if (!known || equals == absl::string_view::npos) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--sweep: got ", Quoted(text), ", want amax_history_len=..., "
-        "margin=... or amax_compute_algo=...",
-        DidYouMean(axis.option, Options())));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--sweep: got ", Quoted(text),
+                     ", want amax_history_len=..., "
+                     "margin=... or amax_compute_algo=...",
+                     DidYouMean(axis.option, Options())));
   }
   axis.values = absl::StrSplit(text.substr(equals + 1), ',');
   for (const std::string& value : axis.values) {
@@ -95,9 +95,10 @@ absl::StatusOr<std::vector<LabeledRecipe>> Sweep(
   for (size_t a = 0; a < axes.size(); ++a) {
     for (size_t b = 0; b < a; ++b) {
       if (axes[a].option != axes[b].option) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--sweep: got ", axes[a].option, " twice, want all its values in "
-          "one --sweep"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--sweep: got ", axes[a].option,
+                       " twice, want all its values in "
+                       "one --sweep"));
     }
     std::vector<Variant> next;
     for (const Variant& variant : variants) {

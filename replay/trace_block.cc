@@ -47,6 +47,7 @@ absl::StatusOr<bool> BlockReader::Next(TraceBlock* block) {
     has_row_ = false;
   }
   block->starts_event.assign(block->rows, 0);
+  block->held_out.assign(block->rows, 0);
   return block->rows > 0;
 }
 

@@ -27,9 +27,11 @@ struct TraceBlock {
 
   // Per row.
   std::vector<int64_t> steps;
-  std::vector<std::optional<double>> losses;  // rank 0's
+  std::vector<std::optional<double>> losses;           // rank 0's
   std::vector<std::vector<RankHistogram>> histograms;  // sorted by column
   std::vector<uint8_t> starts_event;  // an event (replay/event_detector.h) does
+
+  std::vector<uint8_t> held_out;  // counted apart
 
   size_t events_before = 0;  // that started before the block
   size_t rows_before = 0;

@@ -23,6 +23,8 @@ int RunQuantize(absl::Span<const std::string> args, std::ostream& out,
                 std::ostream& err);
 int RunSimulate(absl::Span<const std::string> args, std::ostream& out,
                 std::ostream& err);
+int RunRecommend(absl::Span<const std::string> args, std::ostream& out,
+                 std::ostream& err);
 int RunTrace(absl::Span<const std::string> args, std::ostream& out,
              std::ostream& err);
 

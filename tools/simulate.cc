@@ -1,15 +1,18 @@
 // scalekeeper simulate
 #include <cmath>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/file.h"
 #include "base/file_stream.h"
 #include "base/status_macros.h"
 #include "replay/replay.h"
+#include "replay/report.h"
 #include "replay/summary.h"
 #include "replay/sweep.h"
 #include "tools/command.h"
@@ -63,6 +66,7 @@ struct Arguments {
   std::vector<std::string> sweeps;
   std::string scales_path;
   std::string summary_path;
+  std::string report_path;
   std::string output = "table";
   int64_t slots = 10;
   int64_t threads = 0;
@@ -79,9 +83,8 @@ absl::StatusOr<std::vector<LabeledRecipe>> LoadRecipes(
   std::vector<LabeledRecipe> recipes;
   for (const auto name : absl::StrSplit(arguments.recipes, ',')) {
     SK_ASSIGN_OR_RETURN(Recipe recipe, Recipe::Load(name));
-    SK_ASSIGN_OR_RETURN(
-        const std::vector<LabeledRecipe> variants,
-        Sweep({std::string(name), std::move(recipe)}, axes));
+    SK_ASSIGN_OR_RETURN(const std::vector<LabeledRecipe> variants,
+                        Sweep({std::string(name), std::move(recipe)}, axes));
     recipes.insert(recipes.end(), variants.begin(), variants.end());
   }
   return recipes;
@@ -129,11 +132,11 @@ absl::StatusOr<ReplayResult> Simulate(const Arguments& arguments,
   SK_ASSIGN_OR_RETURN(RankedTrace trace, OpenTraces(arguments.trace));
   ReplayOptions options;
   options.threads = static_cast<int>(arguments.threads);
+  options.bins = !arguments.report_path.empty();
   std::optional<ScalesCsv> scales;
   if (!arguments.scales_path.empty()) {
-    SK_ASSIGN_OR_RETURN(
-        ScalesCsv made,
-        ScalesCsv::Create(arguments.scales_path, trace.header()));
+    SK_ASSIGN_OR_RETURN(ScalesCsv made, ScalesCsv::Create(arguments.scales_path,
+                                                          trace.header()));
     scales.emplace(std::move(made));
     options.scales = [&](const TraceBlock& block,
                          const std::vector<float>& values) {
@@ -167,8 +170,7 @@ void PrintTable(const Arguments& arguments, const ReplayResult& result,
   if (!arguments.scales_path.empty()) {
     out << "; scales in " << arguments.scales_path;
   }
-  out << "\n\n"
-      << SummaryTable(result, static_cast<size_t>(arguments.slots));
+  out << "\n\n" << SummaryTable(result, static_cast<size_t>(arguments.slots));
 }
 
 }  // namespace
@@ -188,6 +190,9 @@ int RunSimulate(absl::Span<const std::string> args, std::ostream& out,
                "write the scales of each step, for one recipe");
   flags.String("summary_csv", &arguments.summary_path, "OUT",
                "write a row per recipe and quantizer");
+  flags.String("report", &arguments.report_path, "OUT.html",
+               "write a page with the ranking, headroom of every quantizer "
+               "over the steps, curves, events, ranks; one file, no network");
   flags.Choice("output", &arguments.output, {"table", "json"},
                "how to print the results");
   flags.Int64("slots", &arguments.slots, "N",
@@ -207,8 +212,8 @@ int RunSimulate(absl::Span<const std::string> args, std::ostream& out,
   }
   if (arguments.slots < 0 || arguments.threads < 0 ||
       arguments.threads > 1024) {
-    return flags.UsageError(
-        "want --slots of at least 0, --threads of 0..1024", err);
+    return flags.UsageError("want --slots of at least 0, --threads of 0..1024",
+                            err);
   }
   if (const absl::Status status = arguments.trace.Check(); !status.ok()) {
     return flags.UsageError(status.message(), err);
@@ -217,16 +222,16 @@ int RunSimulate(absl::Span<const std::string> args, std::ostream& out,
   for (const auto name : absl::StrSplit(arguments.recipes, ',')) {
     read.emplace_back(name);
   }
-  for (const std::string* written :
-       {&arguments.scales_path, &arguments.summary_path}) {
+  const std::vector<std::pair<const char*, const std::string*>> outputs = {
+      {"scales_csv", &arguments.scales_path},
+      {"summary_csv", &arguments.summary_path},
+      {"report", &arguments.report_path}};
+  for (const auto& [flag, written] : outputs) {
     for (const std::string& path : read) {
       if (SameFile(path, *written)) {
-        return flags.UsageError(
-            absl::StrCat("--", written == &arguments.scales_path
-                                   ? "scales_csv"
-                                   : "summary_csv",
-                         ": would overwrite ", path, ", which is read"),
-            err);
+        return flags.UsageError(absl::StrCat("--", flag, ": would overwrite ",
+                                             path, ", which is read"),
+                                err);
       }
     }
   }
@@ -242,6 +247,14 @@ int RunSimulate(absl::Span<const std::string> args, std::ostream& out,
   if (!arguments.summary_path.empty()) {
     const absl::Status written =
         WriteFile(arguments.summary_path, SummaryCsv(*result));
+    if (!written.ok()) return ReportStatus(written, err);
+  }
+  if (!arguments.report_path.empty()) {
+    const absl::Status written = WriteFile(
+        arguments.report_path,
+        HtmlReport(*result,
+                   absl::StrCat("from ",
+                                absl::StrJoin(arguments.trace.paths(), ", "))));
     if (!written.ok()) return ReportStatus(written, err);
   }
   if (arguments.output == "json") {

@@ -22,7 +22,7 @@ namespace {
 
 struct Conversion {
   std::string input;
-  std::string histograms;      // a CSV to read, or empty
+  std::string histograms;  // a CSV to read, or empty
   std::string output;
   bool to_csv = false;
   std::string histograms_out;  // a CSV to write, or empty
@@ -43,10 +43,9 @@ absl::StatusOr<Converted> Convert(const Conversion& conversion) {
                       RankedTrace::Open({conversion.input}, histograms));
   std::unique_ptr<TraceWriter> writer;
   if (conversion.to_csv) {
-    SK_ASSIGN_OR_RETURN(writer,
-                        CsvTraceWriter::Create(conversion.output,
-                                               trace.header(),
-                                               conversion.histograms_out));
+    SK_ASSIGN_OR_RETURN(
+        writer, CsvTraceWriter::Create(conversion.output, trace.header(),
+                                       conversion.histograms_out));
   } else {
     SK_ASSIGN_OR_RETURN(
         writer, BinaryTraceWriter::Create(conversion.output, trace.header(),

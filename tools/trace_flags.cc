@@ -18,7 +18,8 @@ std::vector<std::string> Split(const std::string& list) {
 void AddTraceFlags(FlagSet* flags, TraceFlags* values) {
   flags->String("trace", &values->trace_list, "RANK0[,RANK1...]",
                 "one file a rank, rank 0 first (required)");
-  flags->String("histograms", &values->histogram_list, "RANK0.csv[,RANK1.csv...]",
+  flags->String("histograms", &values->histogram_list,
+                "RANK0.csv[,RANK1.csv...]",
                 "log2 histograms beside CSV traces, one file a rank");
 }
 
@@ -29,9 +30,9 @@ absl::Status TraceFlags::Check() const {
   const size_t traces = Split(trace_list).size();
   const size_t histograms = Split(histogram_list).size();
   if (histograms != 0 && histograms != traces) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--histograms: got ", histograms, " files, want ", traces,
-                     ", one per trace"));
+    return absl::InvalidArgumentError(absl::StrCat("--histograms: got ",
+                                                   histograms, " files, want ",
+                                                   traces, ", one per trace"));
   }
   for (const std::string& path : paths()) {
     if (path.empty()) {

@@ -119,8 +119,8 @@ absl::Status BinaryTraceReader::ReadHeader() {
     if (!slot.has_role() || slot.module().empty()) {
       return Contradiction("a slot without module or role");
     }
-    TraceColumn column =
-        LayerColumn(slot.module(), kRoles[static_cast<size_t>(slot.role()) - 1]);
+    TraceColumn column = LayerColumn(
+        slot.module(), kRoles[static_cast<size_t>(slot.role()) - 1]);
     if (slot.has_name()) {
       column.name = absl::StrCat(column.module, "/", slot.name());
     }
@@ -157,17 +157,16 @@ absl::StatusOr<bool> BinaryTraceReader::Next(TraceStep* step) {
         entry.column = static_cast<size_t>(read.slot());
         entry.histogram.first_exponent =
             static_cast<int>(read.first_exponent());
-        entry.histogram.counts.assign(read.count().begin(),
-                                      read.count().end());
+        entry.histogram.counts.assign(read.count().begin(), read.count().end());
         break;
       }
       case proto::TraceRecord::kStep: {
         const proto::TraceStepRecord& read = record.step();
         if (static_cast<size_t>(read.amax_size()) != header_.columns.size() ||
             read.step() < 0) {
-          return Contradiction(
-              absl::StrCat("step ", read.step(), " with ", read.amax_size(),
-                           " amaxes, want ", header_.columns.size()));
+          return Contradiction(absl::StrCat("step ", read.step(), " with ",
+                                            read.amax_size(), " amaxes, want ",
+                                            header_.columns.size()));
         }
         if (!step->histograms.empty() && step->step != read.step()) {
           return Contradiction("histograms of another step before a step");

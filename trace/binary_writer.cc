@@ -24,14 +24,12 @@ BinaryTraceWriter::BinaryTraceWriter(OutputFile file, TraceHeader header)
 BinaryTraceWriter::~BinaryTraceWriter() = default;
 
 absl::StatusOr<std::unique_ptr<BinaryTraceWriter>> BinaryTraceWriter::Create(
-    const std::string& path, const TraceHeader& header,
-    OutputFile::Mode mode) {
+    const std::string& path, const TraceHeader& header, OutputFile::Mode mode) {
   SK_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(path, mode));
   std::unique_ptr<BinaryTraceWriter> writer(
       new BinaryTraceWriter(std::move(file), header));
   SK_RETURN_IF_ERROR(writer->file_.Append(internal::kTraceMagic));
-  proto::TraceHeaderRecord* record =
-      writer->rep_->record.mutable_header();
+  proto::TraceHeaderRecord* record = writer->rep_->record.mutable_header();
   record->set_format_version(internal::kTraceFormatVersion);
   if (header.rank >= 0) record->set_rank(header.rank);
   if (header.ranks >= 0) record->set_ranks(header.ranks);
@@ -68,8 +66,8 @@ absl::Status BinaryTraceWriter::Append() {
   rep_->frame.clear();
   internal::AppendUint32(static_cast<uint32_t>(rep_->payload.size()),
                          &rep_->frame);
-  internal::AppendUint32(
-      internal::FrameChecksum(rep_->frame, rep_->payload), &rep_->frame);
+  internal::AppendUint32(internal::FrameChecksum(rep_->frame, rep_->payload),
+                         &rep_->frame);
   SK_RETURN_IF_ERROR(file_.Append(rep_->frame));
   return file_.Append(rep_->payload);
 }

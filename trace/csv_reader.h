@@ -4,9 +4,10 @@
 //   0,4.02,1.5,0.0441941731,...
 //
 // The `loss` column may be absent, its cells may be empty. The others are
-// <module>/<role>, role one of input, weight, grad. A cell is one rank's amax of
-// that step, before any reduction: a float32 >= 0, `nan` or `inf`; empty when
-// the tensor was not observed. Steps are integers >= 0. Blank lines are skipped.
+// <module>/<role>, role one of input, weight, grad. A cell is one rank's amax
+// of that step, before any reduction: a float32 >= 0, `nan` or `inf`; empty
+// when the tensor was not observed. Steps are integers >= 0. Blank lines are
+// skipped.
 //
 // Faults name path, line and column: a ragged row, an unknown or repeated
 // column, a negative amax, one that is no float32, no step at all.

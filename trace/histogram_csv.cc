@@ -96,18 +96,20 @@ absl::Status HistogramCsvReader::Take(
     SK_RETURN_IF_ERROR(ReadRow());
   }
   if (has_row_ && row_step_ < step) {
-    return lines_.Fault(
-        "step", absl::StrCat("got ", row_step_, ", which the trace does not "
-                             "have, or not after the steps before it"));
+    return lines_.Fault("step",
+                        absl::StrCat("got ", row_step_,
+                                     ", which the trace does not "
+                                     "have, or not after the steps before it"));
   }
   return absl::OkStatus();
 }
 
 absl::Status HistogramCsvReader::ExpectEnd() {
   if (!has_row_) return absl::OkStatus();
-  return lines_.Fault(
-      "step", absl::StrCat("got ", row_step_, ", which the trace does not "
-                           "have, or not after the steps before it"));
+  return lines_.Fault("step",
+                      absl::StrCat("got ", row_step_,
+                                   ", which the trace does not "
+                                   "have, or not after the steps before it"));
 }
 
 absl::StatusOr<HistogramCsvWriter> HistogramCsvWriter::Create(

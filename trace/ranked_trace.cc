@@ -19,10 +19,10 @@ absl::Status SameColumns(const TraceHeader& got, const std::string& got_path,
   const size_t count = std::max(got.columns.size(), want.columns.size());
   for (size_t i = 0; i < count; ++i) {
     if (name(got, i) == name(want, i)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        got_path, ":1: error: quantizer ", i + 1, ": got ",
-        Quoted(name(got, i)), ", want ", Quoted(name(want, i)), " as in ",
-        want_path));
+    return absl::InvalidArgumentError(
+        absl::StrCat(got_path, ":1: error: quantizer ", i + 1, ": got ",
+                     Quoted(name(got, i)), ", want ", Quoted(name(want, i)),
+                     " as in ", want_path));
   }
   return absl::OkStatus();
 }
@@ -94,9 +94,10 @@ absl::Status RankedTrace::Finish(const std::vector<TraceStep>& steps,
           end.torn_bytes, " bytes from there on are no whole record; used: ",
           steps_, " steps before it"));
     } else if (end.kind == TraceEnd::Kind::kUnfinished) {
-      warnings_.push_back(
-          absl::StrCat(paths_[rank], ": warning: no end record, the run "
-                       "crashed or goes on; used: ", steps_, " steps"));
+      warnings_.push_back(absl::StrCat(paths_[rank],
+                                       ": warning: no end record, the run "
+                                       "crashed or goes on; used: ",
+                                       steps_, " steps"));
     }
   }
   if (steps_ == 0 && warnings_.empty()) {
@@ -115,14 +116,14 @@ absl::Status RankedTrace::Finish(const std::vector<TraceStep>& steps,
       if (!more[other]) continue;
       const bool first_longer = other < rank;
       const size_t at = first_longer ? rank : other;
-      return absl::InvalidArgumentError(absl::StrCat(
-          readers_[at]->position(), ": error: got ",
-          first_longer ? std::string("nothing")
-                       : absl::StrCat("step ", steps[other].step),
-          ", want ",
-          first_longer ? absl::StrCat("step ", steps[other].step)
-                       : std::string("nothing"),
-          " as in ", paths_[first_longer ? other : rank]));
+      return absl::InvalidArgumentError(
+          absl::StrCat(readers_[at]->position(), ": error: got ",
+                       first_longer ? std::string("nothing")
+                                    : absl::StrCat("step ", steps[other].step),
+                       ", want ",
+                       first_longer ? absl::StrCat("step ", steps[other].step)
+                                    : std::string("nothing"),
+                       " as in ", paths_[first_longer ? other : rank]));
     }
   }
   return absl::OkStatus();

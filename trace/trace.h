@@ -1,7 +1,8 @@
 // A trace: the amaxes that one rank recorded, step by step. Plain values.
 //
 // A column is a slot, "layers.0.fc1/input". A cell is that rank's amax of the
-// step before any reduction, as float32 bits (numerics/amax.h), or kNotObserved.
+// step before any reduction, as float32 bits (numerics/amax.h), or
+// kNotObserved.
 #ifndef SCALEKEEPER_TRACE_TRACE_H_
 #define SCALEKEEPER_TRACE_TRACE_H_
 
@@ -53,8 +54,8 @@ struct ColumnHistogram {
 };
 
 struct TraceStep {
-  int64_t step = 0;            // >= 0
-  std::optional<double> loss;  // where known; may be NaN
+  int64_t step = 0;                 // >= 0
+  std::optional<double> loss;       // where known; may be NaN
   std::vector<uint32_t> amax_bits;  // per column
   std::vector<ColumnHistogram> histograms;
 };

@@ -20,8 +20,8 @@ absl::Status CheckTraceStep(const TraceHeader& header, const TraceStep& step) {
                    header.columns.size() - 1);
     }
     if (histogram.histogram.counts.empty()) {
-      return fault("got a histogram of ",
-                   header.columns[histogram.column].name, " without counts");
+      return fault("got a histogram of ", header.columns[histogram.column].name,
+                   " without counts");
     }
   }
   return absl::OkStatus();

@@ -1,5 +1,7 @@
 // Replays: scales of a RecipeState bit for bit, and statistics worked out by
 // hand.
+#include "replay/replay.h"
+
 #include <cmath>
 #include <map>
 #include <string>
@@ -13,7 +15,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "numerics/bits.h"
-#include "replay/replay.h"
 #include "tests/testing/status_matchers.h"
 
 namespace scalekeeper {
@@ -39,10 +40,10 @@ LabeledRecipe Parsed(const std::string& text) {
   return {"test", *recipe};
 }
 
-absl::StatusOr<ReplayResult> Run(const std::vector<std::string>& paths,
-                                 const std::vector<LabeledRecipe>& recipes,
-                                 const ReplayOptions& options = {},
-                                 const std::vector<std::string>& h = {}) {
+absl::StatusOr<ReplayResult> ReplayOf(const std::vector<std::string>& paths,
+                                      const std::vector<LabeledRecipe>& recipes,
+                                      const ReplayOptions& options = {},
+                                      const std::vector<std::string>& h = {}) {
   SK_ASSIGN_OR_RETURN(RankedTrace trace, RankedTrace::Open(paths, h));
   return Replay(&trace, recipes, options);
 }
@@ -105,7 +106,7 @@ TEST_P(BitEqualTest, EveryScaleIsThatOfARecipeState) {
     }
     return absl::OkStatus();
   };
-  ASSERT_THAT(Run(kRecorded, {recipe}, options), IsOk());
+  ASSERT_THAT(ReplayOf(kRecorded, {recipe}, options), IsOk());
   EXPECT_EQ(rows, 1000u);
   EXPECT_GT(compared, 30000u);
 }
@@ -134,8 +135,8 @@ TEST(ReplayTest, ThreadsAndCompanyChangeNothing) {
   one.threads = 1;
   ReplayOptions four;
   four.threads = 4;
-  const auto alone = Run(kRecorded, {b}, one, kHistograms);
-  const auto together = Run(kRecorded, {a, b, a}, four, kHistograms);
+  const auto alone = ReplayOf(kRecorded, {b}, one, kHistograms);
+  const auto together = ReplayOf(kRecorded, {a, b, a}, four, kHistograms);
   ASSERT_THAT(alone, IsOk());
   ASSERT_THAT(together, IsOk());
   const SlotStatistics& x = alone->recipes[0].total;
@@ -150,14 +151,14 @@ TEST(ReplayTest, ThreadsAndCompanyChangeNothing) {
 
 TEST(ReplayTest, CountsWhatSaturatesPerRank) {
   // Scales: measured, then 448/4, 448/4, 448/8 (N=1: the step before).
-  const auto result = Run(
+  const auto result = ReplayOf(
       {Written("a.csv", "step,m/input\n0,4\n1,4\n2,8\n3,8\n4,nan\n5,\n6,0\n"),
        Written("b.csv", "step,m/input\n0,1\n1,1\n2,6\n3,8\n4,1\n5,\n6,0\n")},
       {Parsed("defaults { all { delayed { amax_history_len: 1 } } }")});
   ASSERT_THAT(result, IsOk());
   const SlotStatistics& s = result->recipes[0].slots[0];
   EXPECT_EQ(s.steps, 4);
-  EXPECT_EQ(s.tensors, 9);  // rank 1's of step 4 too
+  EXPECT_EQ(s.tensors, 9);            // rank 1's of step 4 too
   EXPECT_EQ(s.saturated_tensors, 2);  // both ranks' of step 2
   EXPECT_EQ(s.saturated_steps, 1);
   EXPECT_EQ(s.non_finite_steps, 1);
@@ -171,7 +172,7 @@ TEST(ReplayTest, CountsWhatSaturatesPerRank) {
 TEST(ReplayTest, MarginGivesRoom) {
   const std::string trace =
       Written("a.csv", "step,m/input\n0,4\n1,8\n2,8.5\n3,16.9\n");
-  const auto result = Run(
+  const auto result = ReplayOf(
       {trace},
       {Parsed("defaults { all { delayed { amax_history_len: 1 } } }"),
        Parsed("defaults { all { delayed { amax_history_len: 1 margin: 1 } } }"),
@@ -192,14 +193,14 @@ TEST(ReplayTest, UnderflowAndSaturatedElementsAreThoseOfTheHistogram) {
     absl::StrAppend(&header, ",e", e);
     // 100 zeros, 10 of [2^-11, 2^-10), 10 of [2^-10, 2^-9), 7 of [512, 896].
     absl::StrAppend(&row, ",",
-                    e == -12 ? 100 : (e == -11 || e == -10) ? 10
-                                     : e == 9               ? 7
-                                                            : 0);
+                    e == -12                 ? 100
+                    : (e == -11 || e == -10) ? 10
+                    : e == 9                 ? 7
+                                             : 0);
   }
   const std::string histograms = Written("h.csv", header + row + "\n");
-  const auto result =
-      Run({trace}, {Parsed("defaults { all { delayed {} } }")}, {},
-          {histograms});
+  const auto result = ReplayOf(
+      {trace}, {Parsed("defaults { all { delayed {} } }")}, {}, {histograms});
   ASSERT_THAT(result, IsOk());
   const SlotStatistics& s = result->recipes[0].total;
   EXPECT_EQ(s.elements, 27);
@@ -209,18 +210,17 @@ TEST(ReplayTest, UnderflowAndSaturatedElementsAreThoseOfTheHistogram) {
 }
 
 TEST(ReplayTest, WithoutReductionRankZeroCounts) {
-  const auto result =
-      Run({Written("a.csv", "step,m/input\n0,2\n1,2\n"),
-           Written("b.csv", "step,m/input\n0,8\n1,80\n")},
-          {Parsed("defaults { all { delayed {} } } "
-                  "amax_reduction { enabled: false }")});
+  const auto result = ReplayOf({Written("a.csv", "step,m/input\n0,2\n1,2\n"),
+                                Written("b.csv", "step,m/input\n0,8\n1,80\n")},
+                               {Parsed("defaults { all { delayed {} } } "
+                                       "amax_reduction { enabled: false }")});
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(result->recipes[0].total.tensors, 2);
   EXPECT_EQ(result->recipes[0].total.saturated_tensors, 0);
 }
 
 TEST(ReplayTest, TheEventOfTheRecordedRunIsFoundAndRecoveryFollowed) {
-  const auto result = Run(
+  const auto result = ReplayOf(
       kRecorded,
       {Parsed("defaults { all { delayed { amax_history_len: 1 } } }"),
        Parsed("defaults { all { delayed { amax_history_len: 1024 } } }")});
@@ -241,10 +241,10 @@ TEST(ReplayTest, TheEventOfTheRecordedRunIsFoundAndRecoveryFollowed) {
 }
 
 TEST(ReplayTest, RankSharesAreCounted) {
-  const auto result =
-      Run({Written("a.csv", "step,m/input,m/weight\n0,2,1\n1,2,1\n2,1,1\n"),
-           Written("b.csv", "step,m/input,m/weight\n0,1,1\n1,8,1\n2,,1\n")},
-          {Parsed("defaults { all { delayed {} } }")});
+  const auto result = ReplayOf(
+      {Written("a.csv", "step,m/input,m/weight\n0,2,1\n1,2,1\n2,1,1\n"),
+       Written("b.csv", "step,m/input,m/weight\n0,1,1\n1,8,1\n2,,1\n")},
+      {Parsed("defaults { all { delayed {} } }")});
   ASSERT_THAT(result, IsOk());
   const RankShares& shares = result->rank_shares;
   EXPECT_EQ(shares.entry(0).steps, 2);
@@ -264,9 +264,9 @@ TEST(ReplayTest, BinsKeepTheExtremesOfTheWholeTrace) {
                     step == 777 ? 64 : 1, "\n");
   }
   const auto result =
-      Run({Written("long.csv", text)},
-          {Parsed("defaults { all { delayed { amax_history_len: 1 } } }")},
-          options);
+      ReplayOf({Written("long.csv", text)},
+               {Parsed("defaults { all { delayed { amax_history_len: 1 } } }")},
+               options);
   ASSERT_THAT(result, IsOk());
   const StepBins& amax = result->amax;
   EXPECT_EQ(amax.rows(), 2000u);

@@ -135,8 +135,7 @@ class ReportBrowserTest : public ::testing::TestWithParam<Look> {
 TEST_P(ReportBrowserTest, EverythingIsThereAndNoTextOverlaps) {
   const std::string path = ::testing::TempDir() + "/report.html";
   const CommandResult made = RunCommand(
-      {"simulate",
-       "--recipe=delayed_hybrid,delayed_e4m3,tensorwise,blockwise",
+      {"simulate", "--recipe=delayed_hybrid,delayed_e4m3,tensorwise,blockwise",
        "--trace=tests/data/traces/amax_rank0.csv,"
        "tests/data/traces/amax_rank1.csv",
        "--histograms=tests/data/traces/log2hist_rank0.csv,"
@@ -149,29 +148,28 @@ TEST_P(ReportBrowserTest, EverythingIsThereAndNoTextOverlaps) {
   // A frame of the width that is asked for: windows have a least width.
   const std::string frame = NewFile(
       "frame.html",
-      absl::StrCat("<!DOCTYPE html><body style=\"margin:0\"><pre id=\"r\">"
-                   "</pre><script>addEventListener('message', (e) => { "
-                   "document.getElementById('r').textContent = e.data; });"
-                   "</script><iframe style=\"border:0;width:",
-                   GetParam().width, "px;height:900px\" srcdoc=\"",
-                   absl::StrReplaceAll(report, {{"&", "&amp;"},
-                                                {"\"", "&quot;"}}),
-                   "\"></iframe></body>"));
-  const std::string home = absl::StrCat(::testing::TempDir(), "/browser_",
-                                        GetParam().name);
+      absl::StrCat(
+          "<!DOCTYPE html><body style=\"margin:0\"><pre id=\"r\">"
+          "</pre><script>addEventListener('message', (e) => { "
+          "document.getElementById('r').textContent = e.data; });"
+          "</script><iframe style=\"border:0;width:",
+          GetParam().width, "px;height:900px\" srcdoc=\"",
+          absl::StrReplaceAll(report, {{"&", "&amp;"}, {"\"", "&quot;"}}),
+          "\"></iframe></body>"));
+  const std::string home =
+      absl::StrCat(::testing::TempDir(), "/browser_", GetParam().name);
   const std::string dom = Output(absl::StrCat(
       "HOME='", home, "' timeout 120 '", browser_,
       "' --headless --no-sandbox --disable-gpu --disable-dev-shm-usage "
-      "--no-first-run --user-data-dir='", home,
+      "--no-first-run --user-data-dir='",
+      home,
       "/profile' --virtual-time-budget=20000 --window-size=1600,1000 "
       "--blink-settings=preferredColorScheme=",
-      GetParam().dark ? 0 : 1, " --dump-dom 'file://", frame,
-      "' 2>/dev/null"));
+      GetParam().dark ? 0 : 1, " --dump-dom 'file://", frame, "' 2>/dev/null"));
   const size_t begin = dom.find("PROBE width=");
   ASSERT_NE(begin, std::string::npos) << "the browser gave " << dom.size()
                                       << " bytes without the probe's result";
-  const std::string result =
-      dom.substr(begin, dom.find(" END", begin) - begin);
+  const std::string result = dom.substr(begin, dom.find(" END", begin) - begin);
   EXPECT_THAT(result, HasSubstr(absl::StrCat("width=", GetParam().width)));
   EXPECT_THAT(result, HasSubstr(GetParam().dark ? "dark=true" : "dark=false"));
   // The loss, a heat map for each of the three recipes that can be judged and

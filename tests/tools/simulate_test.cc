@@ -323,10 +323,10 @@ TEST(SimulateCommandTest, OneRowAndAllZerosAreTraces) {
 }
 
 TEST(SimulateCommandTest, ARecipeThatDoesNotFitTheTraceIsAFinding) {
-  const std::string recipe = Written(
-      "r.textproto",
-      "defaults { all { delayed {} } }\n"
-      "rule { module: \"layers.b\" all { high_precision {} } }\n");
+  const std::string recipe =
+      Written("r.textproto",
+              "defaults { all { delayed {} } }\n"
+              "rule { module: \"layers.b\" all { high_precision {} } }\n");
   const std::string trace = Written("t.csv", "step,layers.a/input\n0,1\n");
   std::string out, err;
   EXPECT_EQ(RunSimulateCommand({"--recipe=" + recipe, "--trace=" + trace}, &out,
@@ -338,7 +338,7 @@ TEST(SimulateCommandTest, ARecipeThatDoesNotFitTheTraceIsAFinding) {
 TEST(SimulateCommandTest, APathThatCannotBeWrittenIsTrouble) {
   const std::string trace = Written("t.csv", "step,a/input\n0,1\n");
   std::string out, err;
-  for (const char* flag : {"--summary_csv", "--scales_csv"}) {
+  for (const char* flag : {"--summary_csv", "--scales_csv", "--report"}) {
     EXPECT_EQ(RunSimulateCommand({"--recipe=delayed_hybrid", "--trace=" + trace,
                                   flag, "/no/such/folder/x"},
                                  &out, &err),

@@ -18,9 +18,8 @@ std::string Path(const std::string& name) {
 TEST(TraceConvertTest, GoesToTheBinaryFormAndBack) {
   const std::string csv = "tests/data/traces/amax_rank0.csv";
   const std::string histograms = "tests/data/traces/log2hist_rank0.csv";
-  CommandResult result =
-      RunCommand({"trace", "convert", csv, Path("t.sktrace"),
-                  "--histograms=" + histograms});
+  CommandResult result = RunCommand({"trace", "convert", csv, Path("t.sktrace"),
+                                     "--histograms=" + histograms});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, "1000 steps, 99 quantizers, 1386 histograms in " +
                             Path("t.sktrace") + "\n");
@@ -92,8 +91,7 @@ TEST(TraceConvertTest, FaultsHaveTheirExitCodes) {
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("did you mean \"convert\"?"));
   EXPECT_EQ(RunCommand({"trace"}).exit_code, 2);
-  result = RunCommand({"trace", "info",
-                       NewFile("v.sktrace", "SKTRACE7....")});
+  result = RunCommand({"trace", "info", NewFile("v.sktrace", "SKTRACE7....")});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("another version"));
 }

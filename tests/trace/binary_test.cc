@@ -31,7 +31,8 @@ std::string Path(const std::string& name) {
 
 TraceHeader Header() {
   TraceHeader header;
-  header.columns = {LayerColumn("a", Role::kInput), LayerColumn("b", Role::kGrad),
+  header.columns = {LayerColumn("a", Role::kInput),
+                    LayerColumn("b", Role::kGrad),
                     {"a/s", "a", Role::kInput}};
   header.has_loss = true;
   header.rank = 1;
@@ -152,9 +153,9 @@ TEST(BinaryTraceTest, EveryPrefixGivesItsWholeSteps) {
     } else if (end.kind == TraceEnd::Kind::kTorn) {
       EXPECT_GT(end.torn_bytes, 0);
       EXPECT_EQ(end.torn_offset + end.torn_bytes, static_cast<int64_t>(size));
-      EXPECT_GE(end.torn_offset,
-                static_cast<int64_t>(steps == 0 ? header.size()
-                                                : ends[steps - 1]));
+      EXPECT_GE(
+          end.torn_offset,
+          static_cast<int64_t>(steps == 0 ? header.size() : ends[steps - 1]));
     } else {
       EXPECT_EQ(end.kind, TraceEnd::Kind::kUnfinished);
     }
@@ -195,9 +196,8 @@ TEST(BinaryTraceTest, AnotherVersionIsRefusedByName) {
   internal::AppendUint32(4, &frame);
   internal::AppendUint32(internal::FrameChecksum(frame, payload), &frame);
   ASSERT_THAT(WriteFile(path, "SKTRACE1" + frame + payload), IsOk());
-  EXPECT_THAT(Read(path),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("format_version: got 9, want 1")));
+  EXPECT_THAT(Read(path), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                   HasSubstr("format_version: got 9, want 1")));
 }
 
 TEST(BinaryTraceTest, AStepThatDoesNotFitIsRefusedAndLeavesTheFile) {
@@ -222,9 +222,9 @@ TEST(BinaryTraceTest, AStepThatDoesNotFitIsRefusedAndLeavesTheFile) {
 }
 
 TEST(BinaryTraceTest, AFolderThatIsNotThereIsNamed) {
-  EXPECT_THAT(BinaryTraceWriter::Create("/no/such/t.sktrace", Header()),
-              StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("/no/such/t.sktrace")));
+  EXPECT_THAT(
+      BinaryTraceWriter::Create("/no/such/t.sktrace", Header()),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("/no/such/t.sktrace")));
 }
 
 TEST(CsvWriterTest, HasNoColumnForASlotBesideALayer) {
@@ -298,8 +298,7 @@ TEST(BinaryTraceTest, MemoryIsThatOfOneStep) {
   const std::string path = Path("large.sktrace");
   TraceHeader header;
   for (int i = 0; i < 1000; ++i) {
-    header.columns.push_back(
-        LayerColumn(absl::StrCat("m", i), Role::kInput));
+    header.columns.push_back(LayerColumn(absl::StrCat("m", i), Role::kInput));
   }
   auto writer = BinaryTraceWriter::Create(path, header);
   ASSERT_THAT(writer, IsOk());

@@ -1,5 +1,3 @@
-#include "trace/csv_reader.h"
-
 #include <cmath>
 #include <optional>
 #include <string>
@@ -13,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "numerics/bits.h"
 #include "tests/testing/status_matchers.h"
+#include "trace/csv_reader.h"
 #include "trace/ranked_trace.h"
 
 namespace scalekeeper {
@@ -200,9 +199,8 @@ TEST(RankedTraceTest, AMissingFileIsNamed) {
 TEST(HistogramCsvTest, RowsGoToTheirSteps) {
   const std::string trace =
       Written("t.csv", "step,a/input,b/grad\n0,1,1\n1,1,1\n2,1,1\n");
-  const std::string histograms =
-      Written("h.csv",
-              "step,quantizer,e-2,e-1,e0\n1,b/grad,5,6,7\n1,a/input,1,2,3\n");
+  const std::string histograms = Written(
+      "h.csv", "step,quantizer,e-2,e-1,e0\n1,b/grad,5,6,7\n1,a/input,1,2,3\n");
   const auto reader = OpenTrace(trace, histograms);
   ASSERT_THAT(reader, IsOk());
   TraceStep step;
