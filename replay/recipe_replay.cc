@@ -252,6 +252,25 @@ void RecipeReplay::FollowRecovery(const Column& column, size_t row,
   recovery.start = -1;
 }
 
+void RecipeReplay::NoteBins(const TraceBlock& block, const Column& column,
+                            size_t row, bool one_scale) {
+  const size_t c = column.column;
+  const size_t at = block.rows_before + row;
+  const bool alone = column.scaling == Scaling::kDelayed && !column.reduced;
+  // Ranks with one scale have the least headroom where the amax is largest.
+  const size_t ranks = alone || one_scale ? 1 : block.ranks;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    const uint32_t amax = one_scale && !alone ? block.reduced[block.at(row, c)]
+                                              : block.own_at(rank, row, c);
+    if (!Usable(amax)) continue;
+    const float scale = RankScale(block, column, row, rank);
+    scale_bins_.Note(c, at, std::log2(scale));
+    headroom_.Note(c, at,
+                   std::log2(column.format_max) -
+                       std::log2(FloatFromBits(amax)) - std::log2(scale));
+  }
+}
+
 void RecipeReplay::RunCell(const TraceBlock& block, const Column& column,
                            size_t row) {
   const size_t c = column.column;
@@ -272,7 +291,6 @@ void RecipeReplay::RunCell(const TraceBlock& block, const Column& column,
     const bool one_scale = delayed && view.measure[column.arena] == 0;
     const bool usable = Usable(reduced);
     const float amax = usable ? FloatFromBits(reduced) : 0;
-    float scale = 0;
     if (one_scale && column.reduced &&
         amax * view.scale[column.arena] <= column.bound) {
       // No rank's amax is larger.
@@ -284,7 +302,6 @@ void RecipeReplay::RunCell(const TraceBlock& block, const Column& column,
       ++statistics.steps;
       statistics.saturated_steps += saturated ? 1 : 0;
       if (one_scale) {
-        scale = view.scale[column.arena];
         const float staleness = Staleness(amax, view.scale_inv[column.arena],
                                           column.format_max, column.margin);
         statistics.staleness.Count(staleness);
@@ -296,16 +313,7 @@ void RecipeReplay::RunCell(const TraceBlock& block, const Column& column,
           FollowRecovery(column, block.rows_before + row, saturated, staleness);
         }
       }
-      if (headroom_.enabled()) {
-        if (!one_scale) scale = RankScale(block, column, row, 0);
-        if (scale > 0) {
-          const size_t at = block.rows_before + row;
-          scale_bins_.Note(c, at, std::log2(scale));
-          headroom_.Note(c, at,
-                         std::log2(column.format_max) - std::log2(amax) -
-                             std::log2(scale));
-        }
-      }
+      if (headroom_.enabled()) NoteBins(block, column, row, one_scale);
     }
     if (!block.histograms[row].empty()) {
       CountHistograms(block, column, row, &statistics);

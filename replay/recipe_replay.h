@@ -119,6 +119,8 @@ class RecipeReplay {
                   SlotStatistics* statistics, bool* saturated) const;
   void CountHistograms(const TraceBlock& block, const Column& column,
                        size_t row, SlotStatistics* statistics) const;
+  void NoteBins(const TraceBlock& block, const Column& column, size_t row,
+                bool one_scale);
   void StartRecovery(const Column& column, size_t row, size_t event);
   void FollowRecovery(const Column& column, size_t row, bool saturated,
                       float staleness);

@@ -255,12 +255,14 @@ std::string HeatLegend() {
 std::string CurvePlot(const ReplayResult& result,
                       const std::vector<size_t>& recipes, size_t column) {
   const size_t bins = result.amax.used();
-  // log2(format_max / scale): what the scale can hold.
+  // log2(format_max / scale): what the scale can hold, at least in a bin; for
+  // current scaling, where it follows the amax, at most.
   const auto ceiling = [&](size_t r, size_t b) {
-    const RecipeResult& recipe = result.recipes[r];
-    return std::log2(
-               static_cast<double>(FormatMax(recipe.policies[column].format))) -
-           static_cast<double>(recipe.scale.at(column, b).high);
+    const Policy& policy = result.recipes[r].policies[column];
+    const Extremes& scale = result.recipes[r].scale.at(column, b);
+    return std::log2(static_cast<double>(FormatMax(policy.format))) -
+           static_cast<double>(
+               policy.scaling == Scaling::kCurrent ? scale.low : scale.high);
   };
   const auto has_ceiling = [&](size_t r, size_t b) {
     return !result.recipes[r].scale.at(column, b).empty();

@@ -44,7 +44,8 @@ table { border-collapse: collapse; width: 100%; font-size: 13.5px;
   font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: 5px 10px; border-bottom: 1px solid
   var(--line); vertical-align: top; white-space: nowrap; }
-th { color: var(--soft); font-weight: 600; vertical-align: bottom; }
+th { color: var(--soft); font-weight: 600; vertical-align: bottom;
+  white-space: normal; }
 th:first-child, td:first-child { text-align: left; white-space: normal;
   overflow-wrap: anywhere; min-width: 130px; padding-left: 0; }
 tr.best td { font-weight: 600; }

@@ -13,6 +13,7 @@
 #include "tests/testing/delayed_oracle.h"
 #include "tests/testing/status_matchers.h"
 #include "tools/command.h"
+#include "tools/progress.h"
 
 namespace scalekeeper {
 namespace {
@@ -345,6 +346,70 @@ TEST(SimulateCommandTest, APathThatCannotBeWrittenIsTrouble) {
               kExitTrouble);
     EXPECT_THAT(err, HasSubstr("/no/such/folder/x: cannot be written"));
   }
+}
+
+TEST(SimulateReportTest, IsOneFileWithEverySection) {
+  const std::string path = ::testing::TempDir() + "/report.html";
+  std::string out, err;
+  ASSERT_EQ(RunSimulateCommand({"--recipe=delayed_hybrid,tensorwise", kRecorded,
+                                kHistograms, "--report=" + path},
+                               &out, &err),
+            kExitOk)
+      << err;
+  const std::string html = ReadFile(path).value_or("");
+  for (const char* id :
+       {"verdict", "events", "ranking", "headroom", "curves", "ranks"}) {
+    EXPECT_THAT(html, HasSubstr(absl::StrCat("id=\"", id, "\"")));
+  }
+  EXPECT_THAT(html, HasSubstr("tensorwise loses least: it saturates no"));
+  EXPECT_THAT(html, HasSubstr("<li>steps 600-612: the loss jumps"));
+  EXPECT_THAT(html, HasSubstr(">steps 600-612</b>"));
+  for (const char* foreign : {"http", "<script", "<link", "url(", "@import"}) {
+    EXPECT_EQ(html.find(foreign), std::string::npos) << foreign;
+  }
+  EXPECT_LT(html.size(), 2u << 20);
+}
+
+TEST(SimulateReportTest, NamesCannotBecomeMarkup) {
+  const std::string trace =
+      Written("t.csv", "step,<b>&\"x\"/input\n0,1\n1,2\n");
+  const std::string path = ::testing::TempDir() + "/report.html";
+  std::string out, err;
+  ASSERT_EQ(RunSimulateCommand({"--recipe=delayed_hybrid", "--trace=" + trace,
+                                "--report=" + path},
+                               &out, &err),
+            kExitOk)
+      << err;
+  const std::string html = ReadFile(path).value_or("");
+  EXPECT_THAT(html, HasSubstr("&lt;b&gt;&amp;&quot;x&quot;"));
+  EXPECT_EQ(html.find("<b>&"), std::string::npos);
+}
+
+TEST(SimulateReportTest, HighPrecisionAloneHasNothingToDraw) {
+  const std::string trace = Written("t.csv", "step,a/input\n0,1\n");
+  const std::string path = ::testing::TempDir() + "/report.html";
+  std::string out, err;
+  ASSERT_EQ(RunSimulateCommand({"--recipe=high_precision", "--trace=" + trace,
+                                "--report=" + path},
+                               &out, &err),
+            kExitOk)
+      << err;
+  EXPECT_THAT(ReadFile(path).value_or(""),
+              HasSubstr("nothing here can be judged from amaxes"));
+}
+
+TEST(ProgressTest, DrawsABarAndIsSilentWhereNobodyLooks) {
+  EXPECT_EQ(Progress::Bar("x", 50, 100),
+            "x [###############...............]  50%");
+  EXPECT_EQ(Progress::Bar("x", 7, 0), "x 7");
+  EXPECT_EQ(Progress::Bar("x", 300, 100),
+            "x [##############################] 100%");
+  std::ostringstream err;
+  {
+    Progress progress("x", err);
+    progress.Update(1, 2);
+  }
+  EXPECT_EQ(err.str(), "");
 }
 
 }  // namespace
