@@ -26,7 +26,11 @@ std::string Name(const TraceEvent& event) {
 }
 
 EventDetector::EventDetector(size_t columns)
-    : columns_(columns), windows_(columns * kWindow), counts_(columns) {}
+    : columns_(columns),
+      windows_(columns * kWindow),
+      least_(columns, UINT32_MAX),
+      largest_(columns),
+      counts_(columns) {}
 
 double EventDetector::LossMedian() const {
   std::vector<double> sorted = losses_;
@@ -62,7 +66,9 @@ bool EventDetector::Step(int64_t step, const std::optional<double>& loss,
       worst_log2 = std::numeric_limits<double>::infinity();
       continue;
     }
-    if (count >= kNeeded) {
+    const bool near = largest_[c] <= bits + kSixteenfold &&
+                      bits <= uint64_t{least_[c]} + kSixteenfold;
+    if (count >= kNeeded && !near) {
       // More than half of them far below (above) mean that the median is.
       const uint32_t low = bits > kSixteenfold ? bits - kSixteenfold : 0;
       const uint32_t high = bits + kSixteenfold;
@@ -85,6 +91,14 @@ bool EventDetector::Step(int64_t step, const std::optional<double>& loss,
     }
     window[counts_[c] % kWindow] = bits;
     ++counts_[c];
+    if (near) {
+      least_[c] = std::min(least_[c], bits);
+      largest_[c] = std::max(largest_[c], bits);
+    } else {
+      const uint32_t held = std::min<uint32_t>(counts_[c], kWindow);
+      least_[c] = *std::min_element(window, window + held);
+      largest_[c] = *std::max_element(window, window + held);
+    }
   }
   bool loss_jumped = false;
   double loss_before = 0;

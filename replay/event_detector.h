@@ -72,8 +72,12 @@ class EventDetector {
 
   const size_t columns_;
   std::vector<uint32_t> windows_;  // [column][kWindow]
-  std::vector<uint32_t> counts_;   // per column, pushed so far
-  std::vector<double> losses_;     // the last kWindow
+  // Bounds of each window: where an amax is within a factor of 16 of both, it
+  // is of every value in it.
+  std::vector<uint32_t> least_;
+  std::vector<uint32_t> largest_;
+  std::vector<uint32_t> counts_;  // per column, pushed so far
+  std::vector<double> losses_;    // the last kWindow
   size_t rows_ = 0;
   int64_t previous_step_ = 0;
   std::optional<TraceEvent> open_;

@@ -20,9 +20,13 @@ class RankShares {
   struct Entry {
     int64_t steps = 0;  // in which at least two ranks had an amax > 0
     int64_t equal = 0;  // of these, all ranks had the same
-    // log2(largest / smallest amax of a step), of finite ones.
-    double log2_sum = 0;
-    double log2_max = 0;
+    // Of largest / smallest amax of a step, of finite ones: the product is that
+    // of all but the ones in product_log2.
+    double product = 1;
+    double product_log2 = 0;
+    double max_ratio = 1;
+
+    double log2_sum() const { return product_log2 + std::log2(product); }
   };
 
   void Add(const TraceBlock& block) {
@@ -66,10 +70,15 @@ class RankShares {
     }
     if (holders == 1) ++largest_[c * ranks_ + holder];
     if (IsNonFiniteAmax(max)) return;
-    const double log2 = std::log2(static_cast<double>(FloatFromBits(max)) /
-                                  static_cast<double>(FloatFromBits(min)));
-    entry.log2_sum += log2;
-    entry.log2_max = log2 > entry.log2_max ? log2 : entry.log2_max;
+    // At most 2^277, so that a product of two is no infinity.
+    const double ratio = static_cast<double>(FloatFromBits(max)) /
+                         static_cast<double>(FloatFromBits(min));
+    entry.product *= ratio;
+    entry.max_ratio = ratio > entry.max_ratio ? ratio : entry.max_ratio;
+    if (entry.product > 0x1p500) {
+      entry.product_log2 += std::log2(entry.product);
+      entry.product = 1;
+    }
   }
 
   size_t ranks_;

@@ -251,7 +251,7 @@ std::string Ranks(const ReplayResult& result) {
     }
   }
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return shares.entry(a).log2_max > shares.entry(b).log2_max;
+    return shares.entry(a).max_ratio > shares.entry(b).max_ratio;
   });
   absl::StrAppend(&html, "<p>", order.size(), " of ",
                   result.header.columns.size(),
@@ -286,10 +286,10 @@ std::string Ranks(const ReplayResult& result) {
     absl::StrAppend(
         &html, "<tr title=\"", EscapeHtml(title), "\">",
         Cell(EscapeHtml(result.header.columns[c].name)),
-        Cell(absl::StrFormat("%.2f", std::exp2(entry.log2_max))),
-        Cell(absl::StrFormat(
-                 "%.2f",
-                 std::exp2(entry.log2_sum / static_cast<double>(entry.steps))),
+        Cell(absl::StrFormat("%.2f", entry.max_ratio)),
+        Cell(absl::StrFormat("%.2f",
+                             std::exp2(entry.log2_sum() /
+                                       static_cast<double>(entry.steps))),
              true),
         Cell(bar + "</span>"), "</tr>\n");
   }

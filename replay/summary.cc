@@ -173,7 +173,7 @@ void AppendRanks(const ReplayResult& result, size_t slots, std::string* text) {
     return;
   }
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return shares.entry(a).log2_max > shares.entry(b).log2_max;
+    return shares.entry(a).max_ratio > shares.entry(b).max_ratio;
   });
   std::vector<Row> rows = {{"quantizer", "largest / smallest, max", "mean",
                             "equal", "largest at rank"}};
@@ -188,8 +188,8 @@ void AppendRanks(const ReplayResult& result, size_t slots, std::string* text) {
     }
     rows.push_back(
         {result.header.columns[c].name,
-         absl::StrFormat("%.2f", std::exp2(entry.log2_max)),
-         absl::StrFormat("%.2f", std::exp2(entry.log2_sum /
+         absl::StrFormat("%.2f", entry.max_ratio),
+         absl::StrFormat("%.2f", std::exp2(entry.log2_sum() /
                                            static_cast<double>(entry.steps))),
          Percent(static_cast<double>(entry.equal) /
                  static_cast<double>(entry.steps)),
@@ -298,11 +298,11 @@ std::string SummaryJson(const ReplayResult& result) {
   for (size_t c = 0; result.ranks > 1 && c < result.header.columns.size();
        ++c) {
     const RankShares::Entry& entry = result.rank_shares.entry(c);
-    absl::StrAppend(&text, first ? "\n  " : ",\n  ", "{\"quantizer\": ",
-                    JsonString(result.header.columns[c].name),
-                    ", \"steps\": ", entry.steps, ", \"equal\": ", entry.equal,
-                    ", \"max_ratio\": ", JsonNumber(std::exp2(entry.log2_max)),
-                    ", \"largest\": [");
+    absl::StrAppend(
+        &text, first ? "\n  " : ",\n  ",
+        "{\"quantizer\": ", JsonString(result.header.columns[c].name),
+        ", \"steps\": ", entry.steps, ", \"equal\": ", entry.equal,
+        ", \"max_ratio\": ", JsonNumber(entry.max_ratio), ", \"largest\": [");
     first = false;
     for (size_t rank = 0; rank < result.ranks; ++rank) {
       absl::StrAppend(&text, rank == 0 ? "" : ", ",

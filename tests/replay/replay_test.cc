@@ -251,7 +251,8 @@ TEST(ReplayTest, RankSharesAreCounted) {
   EXPECT_EQ(shares.entry(0).equal, 0);
   EXPECT_EQ(shares.largest(0, 0), 1);
   EXPECT_EQ(shares.largest(0, 1), 1);
-  EXPECT_EQ(shares.entry(0).log2_max, 2);
+  EXPECT_EQ(shares.entry(0).max_ratio, 4);
+  EXPECT_EQ(shares.entry(0).log2_sum(), 3);
   EXPECT_EQ(shares.entry(1).equal, 3);
 }
 
@@ -289,7 +290,8 @@ TEST(EventDetectorTest, SingleColumnsAndNonFiniteAmaxes) {
     const uint32_t bits = BitsFromFloat(amax);
     return detector.Step(number, std::nullopt, &bits);
   };
-  for (int i = 0; i < 20; ++i) EXPECT_FALSE(step(10 * i, 1 + 0.1f * (i % 3)));
+  for (int i = 0; i < 20; ++i)
+    EXPECT_FALSE(step(10 * i, 1 + 0.1f * static_cast<float>(i % 3)));
   EXPECT_FALSE(step(200, 15));  // less than 16-fold
   EXPECT_TRUE(step(210, 20));
   EXPECT_FALSE(step(220, 1));
