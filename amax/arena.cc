@@ -109,6 +109,7 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
 
   Sections sections;
   const size_t amax = sections.Add<uint32_t>(amax_words);
+  const size_t held = sections.Add<uint32_t>(layout.held ? amax_words : 0);
   const size_t scale = sections.Add<float>(slots);
   const size_t scale_inv = sections.Add<float>(slots);
   const size_t measure = sections.Add<uint32_t>(slots);
@@ -121,6 +122,7 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
   const size_t arrivals = sections.Add<uint64_t>(groups);
   const size_t block_sequences = sections.Add<uint32_t>(BlockCount(slots));
   const size_t step = sections.Add<StepState>(1);
+  const size_t kept_skip = sections.Add<uint32_t>(1);
   const size_t messages = sections.Add<uint32_t>(message_words);
   arena.head_bytes_ = sections.bytes();
   const size_t rings = sections.Add<uint32_t>(ring_words);
@@ -142,6 +144,7 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
   view.slots = slots;
   view.groups = groups;
   at(amax, view.amax);
+  if (layout.held) at(held, view.held);
   at(scale, view.scale);
   at(scale_inv, view.scale_inv);
   at(measure, view.measure);
@@ -154,6 +157,7 @@ absl::StatusOr<Arena> Arena::Create(Allocator* allocator,
   at(arrivals, view.arrivals);
   at(block_sequences, view.block_sequences);
   at(step, view.step);
+  at(kept_skip, view.kept_skip);
   at(messages, view.messages);
   at(rings, view.rings);
   arena.device_ = allocator->device();

@@ -1,10 +1,11 @@
 // Arena: one allocation for all amax state, cut into contiguous sections.
 //
-// Sections, each aligned to 256 bytes: amax, scale, scale_inv, measure,
-// descriptors, histories, flags, undo records, groups, step, messages, rings
-// (with their maxima). Addresses never move while the Arena lives. In
-// host memory everything but the rings is initialized (zero; scale and
-// scale_inv 1); ring words are read only after they were written.
+// Sections, each aligned to 256 bytes: amax, held amax (where asked for),
+// scale, scale_inv, measure, descriptors, histories, flags, undo records,
+// groups, step, messages, rings (with their maxima). Addresses never move while
+// the Arena lives. In host memory everything but the rings is initialized
+// (zero; scale and scale_inv 1); ring words are read only after they were
+// written.
 //
 // Two arenas of one layout differ in nothing but where they lie: a state on a
 // GPU keeps a second one in host memory, on which everything that is not a step
@@ -41,6 +42,7 @@ struct ArenaLayout {
   std::vector<Slot> slots;
   // Words per group's message, control words included, in the largest phase.
   std::vector<uint32_t> message_words;
+  bool held = false;  // observations are held back for a step
 };
 
 class Arena {

@@ -125,6 +125,9 @@ struct ArenaView {
   uint32_t groups = 0;
 
   uint32_t* amax = nullptr;  // bits observed since the last update
+  // The same words, moved out of the way while they are reduced beside the next
+  // step (HeldView); null where updates are not stale.
+  uint32_t* held = nullptr;
 
   // One entry per slot.
   float* scale = nullptr;
@@ -147,9 +150,17 @@ struct ArenaView {
   uint32_t* block_sequences = nullptr;
 
   StepState* step = nullptr;
+  uint32_t* kept_skip = nullptr;  // 1: a step since the last update is skipped
   uint32_t* messages = nullptr;
   uint32_t* rings = nullptr;
 };
+
+// The arena as reductions and updates see it: what they work on is what slots
+// have observed, or what is held of it.
+SK_HOST_DEVICE inline ArenaView HeldView(ArenaView arena) {
+  if (arena.held != nullptr) arena.amax = arena.held;
+  return arena;
+}
 
 inline constexpr uint32_t BlockCount(uint32_t slots) {
   return slots == 0 ? 1 : (slots - 1) / kBlockSlots + 1;

@@ -27,7 +27,7 @@ absl::Status Annotate(const absl::Status& status, absl::string_view where) {
 
 absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
     const Device& device, Allocator* allocator, const ArenaLayout& layout,
-    Arena* mirror, std::vector<Group> groups) {
+    const UpdatePolicy& update, Arena* mirror, std::vector<Group> groups) {
   const ArenaView& view = mirror->view();
   if (view.groups > kMaxDeviceGroups || view.slots > kMaxDeviceSlots) {
     return absl::InvalidArgumentError(
@@ -37,6 +37,10 @@ absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
   }
   std::unique_ptr<DeviceSteps> steps(new DeviceSteps);
   steps->device_ = device;
+  steps->update_ = update;
+  if (steps->stale()) {
+    SK_ASSIGN_OR_RETURN(steps->side_, SideStream::Create(device));
+  }
   steps->mirror_ = mirror;
   int device_groups = 0;
   for (Group& group : groups) {
@@ -72,6 +76,7 @@ absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
 DeviceSteps::~DeviceSteps() { (void)SynchronizeDevice(device_); }
 
 std::string DeviceSteps::FusedObstacle() const {
+  if (stale()) return "update.staleness is 1";
   if (groups_.size() != 1) {
     return absl::StrCat(groups_.size(), " groups are reduced, want one");
   }
@@ -158,9 +163,9 @@ DeviceSteps::Path DeviceSteps::ChoosePath() const {
     direct = direct && descriptor.direct != 0;
     staged = staged || group.communicator->device_group() == nullptr;
   }
-  if (!any) return Path::kAlone;
+  if (!any) return stale() ? Path::kPacked : Path::kAlone;
   if (staged) return Path::kStaged;
-  if (!direct) return Path::kPacked;
+  if (!direct || stale()) return Path::kPacked;
   return mailboxes_ != nullptr ? Path::kFused : Path::kReduced;
 }
 
@@ -206,22 +211,9 @@ absl::Status DeviceSteps::Stage(const Group& group, Stream stream) {
                       stream);
 }
 
-absl::Status DeviceSteps::Queue(const uint32_t* skip_flag, Stream stream,
-                                int64_t* collectives) {
-  const ArenaView& view = arena_->view();
-  const Path path = ChoosePath();
-  if (path == Path::kFused) {
-    SK_RETURN_IF_ERROR(FusedStep(device_, view, Descriptor(groups_[0]),
-                                 groups_[0].index, mailboxes_->mailboxes(),
-                                 skip_flag, guard(), stream));
-    ++*collectives;
-    return absl::OkStatus();
-  }
-  if (path == Path::kPacked || path == Path::kStaged) {
-    SK_RETURN_IF_ERROR(PackMessages(device_, view, skip_flag, stream));
-  } else if (path == Path::kReduced && skip_flag != nullptr) {
-    SK_RETURN_IF_ERROR(RaiseSkipWords(device_, view, skip_flag, stream));
-  }
+absl::Status DeviceSteps::QueueReductions(Path path, Stream stream,
+                                          int64_t* collectives) {
+  const ArenaView view = StepView();
   for (const Group& group : groups_) {
     const GroupDescriptor& descriptor = Descriptor(group);
     if (descriptor.members == 0) continue;
@@ -241,11 +233,100 @@ absl::Status DeviceSteps::Queue(const uint32_t* skip_flag, Stream stream,
     }
     ++*collectives;
   }
-  return UpdateSlots(device_, view,
-                     path == Path::kPacked || path == Path::kStaged
-                         ? UpdateSource::kMessages
-                         : UpdateSource::kExchanged,
-                     skip_flag, guard(), stream);
+  return absl::OkStatus();
+}
+
+absl::Status DeviceSteps::Queue(const uint32_t* skip_flag, Stream stream,
+                                int64_t* collectives) {
+  const ArenaView& view = arena_->view();
+  const bool keeps = update_.interval > 1;
+  if (keeps) {
+    SK_RETURN_IF_ERROR(
+        KeepSkip(device_, view, update_.interval, skip_flag, guard(), stream));
+    skip_flag = view.kept_skip;
+  }
+  const Path path = ChoosePath();
+  if (path == Path::kFused) {
+    SK_RETURN_IF_ERROR(FusedStep(device_, view, Descriptor(groups_[0]),
+                                 groups_[0].index, mailboxes_->mailboxes(),
+                                 skip_flag, guard(), stream));
+    ++*collectives;
+  } else {
+    const bool packs = path == Path::kPacked || path == Path::kStaged;
+    if (packs) {
+      SK_RETURN_IF_ERROR(PackMessages(device_, view, skip_flag, stream));
+    } else if (path == Path::kReduced && skip_flag != nullptr) {
+      SK_RETURN_IF_ERROR(RaiseSkipWords(device_, view, skip_flag, stream));
+    }
+    SK_RETURN_IF_ERROR(QueueReductions(path, stream, collectives));
+    SK_RETURN_IF_ERROR(
+        UpdateSlots(device_, view,
+                    packs ? UpdateSource::kMessages : UpdateSource::kExchanged,
+                    skip_flag, guard(), stream));
+  }
+  return keeps ? ForgetSkip(stream) : absl::OkStatus();
+}
+
+absl::Status DeviceSteps::ForgetSkip(Stream stream) {
+  return FillBytes(device_, arena_->view().kept_skip, 0, sizeof(uint32_t),
+                   stream);
+}
+
+absl::Status DeviceSteps::QueueCount(bool due, const uint32_t* skip_flag,
+                                     Stream stream) {
+  return CountStep(device_, StepView(), update_.interval, due, skip_flag,
+                   guard(), stream);
+}
+
+absl::Status DeviceSteps::QueueHeldUpdate(Stream stream, int64_t* collectives) {
+  SK_RETURN_IF_ERROR(JoinReductions(stream));
+  if (!reduced_) {
+    SK_RETURN_IF_ERROR(PackMessages(device_, StepView(), nullptr, stream));
+    SK_RETURN_IF_ERROR(QueueReductions(ChoosePath(), stream, collectives));
+  }
+  reduced_ = false;
+  return UpdateSlots(device_, StepView(), UpdateSource::kMessages,
+                     /*skip_flag=*/nullptr, guard(), stream);
+}
+
+absl::Status DeviceSteps::QueueKeep(const uint32_t* skip_flag, Stream stream) {
+  // The step has been counted: whether an update is due is not asked.
+  return KeepSkip(device_, arena_->view(), /*interval=*/1, skip_flag, guard(),
+                  stream);
+}
+
+absl::Status DeviceSteps::QueueHold(const uint32_t* skip_flag, Stream stream,
+                                    int64_t* collectives) {
+  const ArenaView& view = arena_->view();
+  const bool keeps = update_.interval > 1;
+  if (keeps) {
+    SK_RETURN_IF_ERROR(QueueKeep(skip_flag, stream));
+    skip_flag = view.kept_skip;
+  }
+  SK_RETURN_IF_ERROR(HoldSlots(device_, view, skip_flag, guard(), stream));
+  if (keeps) SK_RETURN_IF_ERROR(ForgetSkip(stream));
+  SK_RETURN_IF_ERROR(PackMessages(device_, StepView(), nullptr, stream));
+  reduced_ = true;
+  const Path path = ChoosePath();
+  if (path == Path::kStaged) return QueueReductions(path, stream, collectives);
+  SK_RETURN_IF_ERROR(side_.Fork(stream));
+  to_join_ = true;
+  return QueueReductions(path, side_.stream(), collectives);
+}
+
+absl::Status DeviceSteps::JoinReductions(Stream stream) {
+  if (!to_join_) return absl::OkStatus();
+  SK_RETURN_IF_ERROR(side_.Join(stream));
+  to_join_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status DeviceSteps::CheckCapture(bool held) const {
+  if (!stale() || (held && reduced_ && !to_join_)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "EndStep in a CUDA graph with update.staleness: 1: want a step that "
+      "ended "
+      "before the capture, and JoinReduction after it");
 }
 
 absl::Status DeviceSteps::Break(absl::Status status) {
@@ -299,15 +380,26 @@ absl::Status DeviceSteps::Warning() const {
         "a graph that was captured in another phase was replayed; it did "
         "nothing. Capture it anew after a change of phase");
   }
+  if (report_.Load(kReportInterval) != 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "a graph that was captured at another step of update.interval ",
+        update_.interval,
+        " was replayed: it updated when no update was due, and dropped what "
+        "was "
+        "observed, or did not when one was. Capture a graph for each step of "
+        "the interval, or all of them in one"));
+  }
   return absl::OkStatus();
 }
 
 void DeviceSteps::ClearReports() {
   report_.Store(kReportDisagree, 0);
   report_.Store(kReportLayout, 0);
+  report_.Store(kReportInterval, 0);
 }
 
 absl::Status DeviceSteps::Wait(Stream stream) {
+  SK_RETURN_IF_ERROR(JoinReductions(stream));
   for (const Group& group : groups_) {
     DeviceGroup* const queued = group.communicator->device_group();
     if (queued == nullptr) continue;
@@ -330,8 +422,8 @@ absl::Status DeviceSteps::Fetch(Arena::Extent extent, Stream stream) {
   if (extent != Arena::Extent::kAll) {
     SK_RETURN_IF_ERROR(mirror_->CopyFrom(*arena_, Arena::Extent::kAll, stream));
   }
-  RepairSlotsHost(view);
-  RehashScalesHost(view);
+  RepairSlotsHost(HeldView(view));
+  RehashScalesHost(HeldView(view));
   return Store(Arena::Extent::kAll, stream);
 }
 
@@ -348,6 +440,10 @@ std::string DeviceSteps::Describe() const {
                           mailboxes_->mailboxes().ranks, " ranks");
     case Path::kReduced:
     case Path::kPacked:
+      if (stale()) {
+        return "pack, all-reduce beside the next step, update one EndStep "
+               "later";
+      }
       return absl::StrCat(
           ChoosePath() == Path::kPacked ? "pack, all-reduce, update"
                                         : "all-reduce, update",

@@ -11,8 +11,11 @@
 //              groups are not those of the first phase
 //   staged     a communicator of host memory: messages go to the host and back;
 //              synchronizes and cannot be captured
-// Everything else (a change of phase, undoing, reports) is done by host code on
-// the mirror, between Fetch and Store.
+// With stale updates (the recipe's update.staleness) a step is in two parts:
+// the update of what is held, then (QueueHold) what was observed is held,
+// packed and reduced on a stream of its own, beside whatever the caller queues
+// next. Everything else (a change of phase, undoing, reports) is done by host
+// code on the mirror, between Fetch and Store.
 //
 // Trouble. A step that is given up leaves words in host memory, which Poll
 // reads without asking the device. From then on the state is broken: queued
@@ -37,7 +40,9 @@
 #include "amax/exchange.h"
 #include "amax/kernels.h"
 #include "amax/mapped_words.h"
+#include "amax/side_stream.h"
 #include "base/device.h"
+#include "recipe/policy.h"
 
 namespace scalekeeper {
 
@@ -54,7 +59,7 @@ class DeviceSteps {
   // what it points to.
   static absl::StatusOr<std::unique_ptr<DeviceSteps>> Create(
       const Device& device, Allocator* allocator, const ArenaLayout& layout,
-      Arena* mirror, std::vector<Group> groups);
+      const UpdatePolicy& update, Arena* mirror, std::vector<Group> groups);
 
   // Waits for the device.
   ~DeviceSteps();
@@ -69,9 +74,26 @@ class DeviceSteps {
   const Arena& arena() const { return *arena_; }
   StepGuard guard() const;
 
-  // Queues a whole step; adds the reductions to *collectives.
+  // Queues a whole step; adds the reductions to *collectives. Not for stale
+  // updates.
   absl::Status Queue(const uint32_t* skip_flag, Stream stream,
                      int64_t* collectives);
+  // Queues a step that updates nothing.
+  absl::Status QueueCount(bool due, const uint32_t* skip_flag, Stream stream);
+  // Stale updates: the update of what is held, which is reduced first where
+  // QueueHold did not (after a restored state).
+  absl::Status QueueHeldUpdate(Stream stream, int64_t* collectives);
+  // Holds what was observed and begins its reductions.
+  absl::Status QueueHold(const uint32_t* skip_flag, Stream stream,
+                         int64_t* collectives);
+  // Keeps the flag of a step of the interval for QueueHold.
+  absl::Status QueueKeep(const uint32_t* skip_flag, Stream stream);
+  absl::Status ForgetSkip(Stream stream);
+  // Makes the stream wait for the reductions that QueueHold began, if it has
+  // not yet.
+  absl::Status JoinReductions(Stream stream);
+  // OkStatus when a graph that is being captured may queue a step.
+  absl::Status CheckCapture(bool held) const;
 
   // Why no further step can run, or OkStatus. Does not wait.
   absl::Status Poll();
@@ -99,11 +121,15 @@ class DeviceSteps {
   }
   Path ChoosePath() const;
   std::string FusedObstacle() const;
+  ArenaView StepView() const { return HeldView(arena_->view()); }
+  bool stale() const { return update_.staleness != 0; }
+  absl::Status QueueReductions(Path path, Stream stream, int64_t* collectives);
   absl::Status WarmUp();
   absl::Status Stage(const Group& group, Stream stream);
   absl::Status Break(absl::Status status);
 
   Device device_;
+  UpdatePolicy update_;
   std::unique_ptr<Arena> arena_;
   Arena* mirror_ = nullptr;
   std::vector<Group> groups_;
@@ -111,6 +137,9 @@ class DeviceSteps {
   std::unique_ptr<MailboxMemory> mailboxes_;
   std::string obstacle_;  // why not fused, when it was not asked away
   MappedWords report_;
+  SideStream side_;       // of stale updates
+  bool reduced_ = false;  // what is held is, or will be when joined
+  bool to_join_ = false;  // the side stream has work since the last join
   absl::Status broken_;
 };
 

@@ -37,6 +37,38 @@ absl::Status RaiseSkipWords(const Device& device, const ArenaView& arena,
   return cuda::RaiseSkipWords(device.index, arena, skip_flag, stream);
 }
 
+absl::Status CountStep(const Device& device, const ArenaView& arena,
+                       int64_t interval, bool due, const uint32_t* skip_flag,
+                       const StepGuard& guard, Stream stream) {
+  if (OnCuda(device)) {
+    return cuda::CountStep(device.index, arena, interval, due, skip_flag, guard,
+                           stream);
+  }
+  CountStepHost(arena, skip_flag);
+  return absl::OkStatus();
+}
+
+absl::Status KeepSkip(const Device& device, const ArenaView& arena,
+                      int64_t interval, const uint32_t* skip_flag,
+                      const StepGuard& guard, Stream stream) {
+  if (OnCuda(device)) {
+    return cuda::KeepSkip(device.index, arena, interval, skip_flag, guard,
+                          stream);
+  }
+  KeepSkipHost(arena, skip_flag);
+  return absl::OkStatus();
+}
+
+absl::Status HoldSlots(const Device& device, const ArenaView& arena,
+                       const uint32_t* skip_flag, const StepGuard& guard,
+                       Stream stream) {
+  if (OnCuda(device)) {
+    return cuda::HoldSlots(device.index, arena, skip_flag, guard, stream);
+  }
+  HoldSlotsHost(arena, skip_flag);
+  return absl::OkStatus();
+}
+
 absl::Status UpdateSlots(const Device& device, const ArenaView& arena,
                          UpdateSource source, const uint32_t* skip_flag,
                          const StepGuard& guard, Stream stream) {

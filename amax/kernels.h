@@ -29,6 +29,7 @@ enum StepReport : int {
   kReportTimedOut,     // a rank did not come within the deadline
   kReportDisagree,     // ranks differ in step, phase or scales
   kReportLayout,       // a graph of another phase was replayed
+  kReportInterval,     // a graph of another step of the interval was replayed
   kReportMissingRank,  // kMaxMailboxRanks words: 1 where that rank did not come
   kStepReportWords = kReportMissingRank + kMaxMailboxRanks,
 };
@@ -53,6 +54,26 @@ absl::Status PackMessages(const Device& device, const ArenaView& arena,
 // these are sent as they are. CUDA only.
 absl::Status RaiseSkipWords(const Device& device, const ArenaView& arena,
                             const uint32_t* skip_flag, Stream stream);
+
+// A step that updates nothing moves on to the next one. Raises *kept_skip when
+// the flag is raised. `due`: whether `interval` asks for an update at this
+// step; a replayed graph that finds it otherwise is reported, and moves on.
+absl::Status CountStep(const Device& device, const ArenaView& arena,
+                       int64_t interval, bool due, const uint32_t* skip_flag,
+                       const StepGuard& guard, Stream stream);
+
+// Before an update of an interval of several steps: raises *kept_skip when the
+// flag is raised, and when a replayed graph finds that no update is due, which
+// is reported. *kept_skip is the update's own skip flag then.
+absl::Status KeepSkip(const Device& device, const ArenaView& arena,
+                      int64_t interval, const uint32_t* skip_flag,
+                      const StepGuard& guard, Stream stream);
+
+// Moves all observations to arena.held, and the flag to their control words.
+// `arena` is not a HeldView.
+absl::Status HoldSlots(const Device& device, const ArenaView& arena,
+                       const uint32_t* skip_flag, const StepGuard& guard,
+                       Stream stream);
 
 enum class UpdateSource {
   kMessages,   // every group's message, after PackMessages

@@ -29,6 +29,64 @@ __global__ void RaiseSkipKernel(ArenaView arena, const uint32_t* skip_flag) {
   if (g < arena.groups) OwnControl(arena, g)[0] = *skip_flag != 0 ? 1 : 0;
 }
 
+// Whether a step that was queued with this guard still may run. One report by
+// the first thread that asks.
+__device__ __forceinline__ bool MayRun(const ArenaView& arena,
+                                       const StepGuard& guard) {
+  const bool replaced = arena.step->layout != guard.layout;
+  if (replaced && threadIdx.x == 0 && blockIdx.x == 0) {
+    device::Report(guard, kReportLayout);
+  }
+  return !replaced && arena.step->failed == 0;
+}
+
+__device__ __forceinline__ void Keep(const ArenaView& arena,
+                                     const uint32_t* skip_flag) {
+  if (skip_flag != nullptr && *skip_flag != 0) *arena.kept_skip = 1;
+}
+
+// One block.
+__global__ void CountStepKernel(const __grid_constant__ ArenaView arena,
+                                int64_t interval, bool due,
+                                const uint32_t* skip_flag,
+                                const __grid_constant__ StepGuard guard) {
+  if (!MayRun(arena, guard)) return;
+  for (uint32_t g = threadIdx.x; g < arena.groups; g += blockDim.x) {
+    CountControl(arena, g);
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  Keep(arena, skip_flag);
+  ++arena.step->step;
+  if ((arena.step->step % interval == 0) != due) {
+    device::Report(guard, kReportInterval);
+  }
+}
+
+// One thread.
+__global__ void KeepSkipKernel(const __grid_constant__ ArenaView arena,
+                               int64_t interval, const uint32_t* skip_flag,
+                               const __grid_constant__ StepGuard guard) {
+  if (!MayRun(arena, guard)) return;
+  Keep(arena, skip_flag);
+  if ((arena.step->step + 1) % interval != 0) {
+    *arena.kept_skip = 1;
+    device::Report(guard, kReportInterval);
+  }
+}
+
+__global__ void __launch_bounds__(256)
+    HoldKernel(const __grid_constant__ ArenaView arena,
+               const uint32_t* skip_flag,
+               const __grid_constant__ StepGuard guard) {
+  if (!MayRun(arena, guard)) return;
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < arena.slots) HoldSlot(arena, i);
+  if (i < arena.groups) {
+    HoldControl(arena, i, skip_flag != nullptr && *skip_flag != 0);
+  }
+}
+
 // What the groups' messages say, by the control warp. `first` is the lane's
 // first group.
 __device__ __forceinline__ void ReadControl(const ArenaView& arena,
@@ -108,6 +166,11 @@ __global__ void __launch_bounds__(kStepThreads, device::kStepBlocksPerSm)
                      reduced, &shared);
 }
 
+// A thread per slot and one per group.
+uint32_t ItemBlocks(const ArenaView& arena) {
+  return BlockCount(arena.slots > arena.groups ? arena.slots : arena.groups);
+}
+
 }  // namespace
 
 namespace cuda {
@@ -131,15 +194,16 @@ absl::Status ValidateAmaxDevice(int device) {
   SK_CUDA_RETURN_IF_ERROR(cudaFuncGetAttributes(&attributes, PackKernel));
   SK_CUDA_RETURN_IF_ERROR(cudaFuncGetAttributes(&attributes, RaiseSkipKernel));
   SK_CUDA_RETURN_IF_ERROR(cudaFuncGetAttributes(&attributes, UpdateKernel));
+  SK_CUDA_RETURN_IF_ERROR(cudaFuncGetAttributes(&attributes, CountStepKernel));
+  SK_CUDA_RETURN_IF_ERROR(cudaFuncGetAttributes(&attributes, KeepSkipKernel));
+  SK_CUDA_RETURN_IF_ERROR(cudaFuncGetAttributes(&attributes, HoldKernel));
   return LoadFusedStep(device);
 }
 
 absl::Status PackMessages(int device, const ArenaView& arena,
                           const uint32_t* skip_flag, Stream stream) {
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
-  const uint32_t items =
-      arena.slots > arena.groups ? arena.slots : arena.groups;
-  PackKernel<<<BlockCount(items), kBlockSlots, 0, AsCudaStream(stream)>>>(
+  PackKernel<<<ItemBlocks(arena), kBlockSlots, 0, AsCudaStream(stream)>>>(
       arena, skip_flag);
   SK_CUDA_RETURN_IF_ERROR(cudaGetLastError());
   return absl::OkStatus();
@@ -150,6 +214,36 @@ absl::Status RaiseSkipWords(int device, const ArenaView& arena,
   SK_ASSIGN_OR_RETURN(CudaDeviceGuard guard, CudaDeviceGuard::Enter(device));
   RaiseSkipKernel<<<1, device::kMaxGroups, 0, AsCudaStream(stream)>>>(
       arena, skip_flag);
+  SK_CUDA_RETURN_IF_ERROR(cudaGetLastError());
+  return absl::OkStatus();
+}
+
+absl::Status CountStep(int device, const ArenaView& arena, int64_t interval,
+                       bool due, const uint32_t* skip_flag,
+                       const StepGuard& guard, Stream stream) {
+  SK_ASSIGN_OR_RETURN(CudaDeviceGuard enter, CudaDeviceGuard::Enter(device));
+  CountStepKernel<<<1, device::kMaxGroups, 0, AsCudaStream(stream)>>>(
+      arena, interval, due, skip_flag, guard);
+  SK_CUDA_RETURN_IF_ERROR(cudaGetLastError());
+  return absl::OkStatus();
+}
+
+absl::Status KeepSkip(int device, const ArenaView& arena, int64_t interval,
+                      const uint32_t* skip_flag, const StepGuard& guard,
+                      Stream stream) {
+  SK_ASSIGN_OR_RETURN(CudaDeviceGuard enter, CudaDeviceGuard::Enter(device));
+  KeepSkipKernel<<<1, 1, 0, AsCudaStream(stream)>>>(arena, interval, skip_flag,
+                                                    guard);
+  SK_CUDA_RETURN_IF_ERROR(cudaGetLastError());
+  return absl::OkStatus();
+}
+
+absl::Status HoldSlots(int device, const ArenaView& arena,
+                       const uint32_t* skip_flag, const StepGuard& guard,
+                       Stream stream) {
+  SK_ASSIGN_OR_RETURN(CudaDeviceGuard enter, CudaDeviceGuard::Enter(device));
+  HoldKernel<<<ItemBlocks(arena), kBlockSlots, 0, AsCudaStream(stream)>>>(
+      arena, skip_flag, guard);
   SK_CUDA_RETURN_IF_ERROR(cudaGetLastError());
   return absl::OkStatus();
 }

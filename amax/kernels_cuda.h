@@ -24,6 +24,15 @@ absl::Status PackMessages(int device, const ArenaView& arena,
                           const uint32_t* skip_flag, Stream stream);
 absl::Status RaiseSkipWords(int device, const ArenaView& arena,
                             const uint32_t* skip_flag, Stream stream);
+absl::Status CountStep(int device, const ArenaView& arena, int64_t interval,
+                       bool due, const uint32_t* skip_flag,
+                       const StepGuard& guard, Stream stream);
+absl::Status KeepSkip(int device, const ArenaView& arena, int64_t interval,
+                      const uint32_t* skip_flag, const StepGuard& guard,
+                      Stream stream);
+absl::Status HoldSlots(int device, const ArenaView& arena,
+                       const uint32_t* skip_flag, const StepGuard& guard,
+                       Stream stream);
 absl::Status UpdateSlots(int device, const ArenaView& arena,
                          UpdateSource source, const uint32_t* skip_flag,
                          const StepGuard& guard, Stream stream);

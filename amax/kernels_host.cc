@@ -16,6 +16,23 @@ void PackMessagesHost(const ArenaView& arena, const uint32_t* skip_flag) {
   }
 }
 
+void KeepSkipHost(const ArenaView& arena, const uint32_t* skip_flag) {
+  if (Raised(skip_flag)) *arena.kept_skip = 1;
+}
+
+void CountStepHost(const ArenaView& arena, const uint32_t* skip_flag) {
+  KeepSkipHost(arena, skip_flag);
+  for (uint32_t g = 0; g < arena.groups; ++g) CountControl(arena, g);
+  ++arena.step->step;
+}
+
+void HoldSlotsHost(const ArenaView& arena, const uint32_t* skip_flag) {
+  for (uint32_t i = 0; i < arena.slots; ++i) HoldSlot(arena, i);
+  for (uint32_t g = 0; g < arena.groups; ++g) {
+    HoldControl(arena, g, Raised(skip_flag));
+  }
+}
+
 void UpdateSlotsHost(const ArenaView& arena, const uint32_t* skip_flag) {
   StepState& step = *arena.step;
   bool agree = true;

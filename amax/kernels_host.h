@@ -9,6 +9,9 @@
 namespace scalekeeper {
 
 void PackMessagesHost(const ArenaView& arena, const uint32_t* skip_flag);
+void KeepSkipHost(const ArenaView& arena, const uint32_t* skip_flag);
+void CountStepHost(const ArenaView& arena, const uint32_t* skip_flag);
+void HoldSlotsHost(const ArenaView& arena, const uint32_t* skip_flag);
 void UpdateSlotsHost(const ArenaView& arena, const uint32_t* skip_flag);
 void UndoSlotsHost(const ArenaView& arena);
 void RehashScalesHost(const ArenaView& arena);

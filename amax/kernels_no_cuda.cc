@@ -20,6 +20,18 @@ absl::Status RaiseSkipWords(int device, const ArenaView&, const uint32_t*,
                             Stream) {
   return NoCuda(device);
 }
+absl::Status CountStep(int device, const ArenaView&, int64_t, bool,
+                       const uint32_t*, const StepGuard&, Stream) {
+  return NoCuda(device);
+}
+absl::Status KeepSkip(int device, const ArenaView&, int64_t, const uint32_t*,
+                      const StepGuard&, Stream) {
+  return NoCuda(device);
+}
+absl::Status HoldSlots(int device, const ArenaView&, const uint32_t*,
+                       const StepGuard&, Stream) {
+  return NoCuda(device);
+}
 absl::Status UpdateSlots(int device, const ArenaView&, UpdateSource,
                          const uint32_t*, const StepGuard&, Stream) {
   return NoCuda(device);

@@ -93,7 +93,8 @@ absl::Status RecipeState::Rep::CheckGroupsAreBound() const {
 }
 
 absl::Status RecipeState::Rep::Allocate() {
-  const ArenaLayout layout = PhaseSwitcher::LayoutOf(table);
+  ArenaLayout layout = PhaseSwitcher::LayoutOf(table);
+  layout.held = stale();
   const bool on_host = options.device == Device::Host();
   Allocator* allocator = options.allocator;
   if (allocator == nullptr) {
@@ -113,7 +114,7 @@ absl::Status RecipeState::Rep::Allocate() {
     amax_groups[name] = std::make_unique<AmaxGroup>(name, bound->second,
                                                     options.device, allocator);
   }
-  RehashScalesHost(arena->view());
+  RehashScalesHost(HeldView(arena->view()));
   if (on_host) return absl::OkStatus();
   std::vector<DeviceSteps::Group> groups;
   for (const auto& [name, communicator] : options.groups) {
@@ -121,8 +122,8 @@ absl::Status RecipeState::Rep::Allocate() {
     if (index != Rep::kNoGroup) groups.push_back({name, index, communicator});
   }
   SK_ASSIGN_OR_RETURN(
-      steps, DeviceSteps::Create(options.device, allocator, layout, arena.get(),
-                                 std::move(groups)));
+      steps, DeviceSteps::Create(options.device, allocator, layout, update(),
+                                 arena.get(), std::move(groups)));
   return absl::OkStatus();
 }
 
@@ -164,8 +165,14 @@ absl::Status RecipeState::Rep::Pack(Stream stream, const uint32_t* skip_flag) {
   if (steps) {
     if (absl::Status status = steps->Poll(); !status.ok()) return Fail(status);
   }
+  if (!stale() && update().interval > 1) {
+    SK_RETURN_IF_ERROR(KeepSkip(options.device, StateArena().view(),
+                                update().interval, skip_flag,
+                                steps ? steps->guard() : StepGuard(), stream));
+    skip_flag = StateArena().view().kept_skip;
+  }
   SK_RETURN_IF_ERROR(
-      PackMessages(options.device, StateArena().view(), skip_flag, stream));
+      PackMessages(options.device, StepView(), skip_flag, stream));
   packed = true;
   return absl::OkStatus();
 }
@@ -190,7 +197,7 @@ absl::Status RecipeState::Rep::Reduce(Stream stream, int64_t* collectives) {
 
 absl::Status RecipeState::Rep::Update(Stream stream, const uint32_t* skip_flag,
                                       int64_t collectives) {
-  const ArenaView& view = arena->view();
+  const ArenaView view = StepView();
   const int64_t step = view.step->step;
   SK_RETURN_IF_ERROR(UpdateSlots(options.device, view, UpdateSource::kMessages,
                                  skip_flag, StepGuard(), stream));
@@ -203,6 +210,8 @@ absl::Status RecipeState::Rep::Update(Stream stream, const uint32_t* skip_flag,
         "); nothing was updated. Bring all of them to one state, e.g. with "
         "RestorePrevious or from a checkpoint")));
   }
+  *view.kept_skip = 0;
+  held = false;
   previous_counters = counters;
   phases.Commit();
   ++counters.updates;
@@ -211,16 +220,64 @@ absl::Status RecipeState::Rep::Update(Stream stream, const uint32_t* skip_flag,
   return SwitchPhase(view.step->step, stream);
 }
 
-absl::Status RecipeState::Rep::DeviceEndStep(Stream stream,
-                                             const uint32_t* skip_flag) {
-  if (absl::Status status = steps->Poll(); !status.ok()) return Fail(status);
-  int64_t collectives = 0;
-  if (absl::Status status = steps->Queue(skip_flag, stream, &collectives);
-      !status.ok()) {
-    return Fail(
-        Annotate(status, absl::StrCat("EndStep of step ", queued_step)));
+absl::Status RecipeState::Rep::HostEndStep(Stream stream,
+                                           const uint32_t* skip_flag,
+                                           bool due) {
+  const ArenaView& view = arena->view();
+  if (stale() ? held : due) {
+    SK_RETURN_IF_ERROR(Pack(stream, stale() ? nullptr : skip_flag));
+    int64_t collectives = 0;
+    absl::Status status = Reduce(stream, &collectives);
+    packed = false;
+    if (!status.ok()) return Fail(std::move(status));
+    SK_RETURN_IF_ERROR(Update(stream, /*skip_flag=*/nullptr, collectives));
+  } else {
+    SK_RETURN_IF_ERROR(CountStep(options.device, StepView(), update().interval,
+                                 due, stale() ? nullptr : skip_flag,
+                                 StepGuard(), stream));
+    SK_RETURN_IF_ERROR(SwitchPhase(view.step->step, stream));
   }
-  return AfterQueued(stream, collectives);
+  if (!stale()) return absl::OkStatus();
+  KeepSkipHost(view, skip_flag);
+  if (!due) return absl::OkStatus();
+  SK_RETURN_IF_ERROR(
+      HoldSlots(options.device, view, view.kept_skip, StepGuard(), stream));
+  *view.kept_skip = 0;
+  held = true;
+  return absl::OkStatus();
+}
+
+absl::Status RecipeState::Rep::DeviceEndStep(Stream stream,
+                                             const uint32_t* skip_flag,
+                                             bool due) {
+  if (absl::Status status = steps->Poll(); !status.ok()) return Fail(status);
+  if (stale() && captured_steps == 0) {
+    SK_ASSIGN_OR_RETURN(const bool capturing,
+                        IsCapturing(options.device, stream));
+    if (capturing) SK_RETURN_IF_ERROR(steps->CheckCapture(held));
+  }
+  const bool updates = stale() ? held : due;
+  int64_t collectives = 0;
+  absl::Status status;
+  if (!updates) {
+    status = steps->QueueCount(due, stale() ? nullptr : skip_flag, stream);
+  } else if (stale()) {
+    status = steps->QueueHeldUpdate(stream, &collectives);
+  } else {
+    status = steps->Queue(skip_flag, stream, &collectives);
+  }
+  const std::string where = absl::StrCat("EndStep of step ", queued_step);
+  if (!status.ok()) return Fail(Annotate(status, where));
+  if (updates) held = false;
+  SK_RETURN_IF_ERROR(AfterQueued(stream, collectives, updates));
+  if (!stale()) return absl::OkStatus();
+  collectives = 0;
+  status = due ? steps->QueueHold(skip_flag, stream, &collectives)
+               : steps->QueueKeep(skip_flag, stream);
+  if (!status.ok()) return Fail(Annotate(status, where));
+  if (due) held = true;
+  counters.collectives += collectives;
+  return absl::OkStatus();
 }
 
 absl::Status RecipeState::Rep::DeviceUpdate(Stream stream,
@@ -229,18 +286,26 @@ absl::Status RecipeState::Rep::DeviceUpdate(Stream stream,
   SK_RETURN_IF_ERROR(UpdateSlots(options.device, steps->arena().view(),
                                  UpdateSource::kMessages, skip_flag,
                                  steps->guard(), stream));
+  if (update().interval > 1) SK_RETURN_IF_ERROR(steps->ForgetSkip(stream));
   packed = false;
-  return AfterQueued(stream, /*collectives=*/0);
+  return AfterQueued(stream, /*collectives=*/0, /*updated=*/true);
 }
 
 // The step was queued: the host goes on as if it succeeded. A graph counts its
 // steps on the device alone.
-absl::Status RecipeState::Rep::AfterQueued(Stream stream, int64_t collectives) {
+absl::Status RecipeState::Rep::AfterQueued(Stream stream, int64_t collectives,
+                                           bool updated) {
   SK_ASSIGN_OR_RETURN(const bool capturing,
                       IsCapturing(options.device, stream));
-  if (capturing) return absl::OkStatus();
-  previous_counters = counters;
-  ++counters.updates;
+  if (capturing) {
+    ++captured_steps;
+    return absl::OkStatus();
+  }
+  captured_steps = 0;
+  if (updated) {
+    previous_counters = counters;
+    ++counters.updates;
+  }
   counters.collectives += collectives;
   ++queued_step;
   if (absl::Status status = steps->Warning(); !status.ok()) return Fail(status);
@@ -277,8 +342,40 @@ absl::Status RecipeState::Rep::SwitchPhase(int64_t step, Stream stream) {
   if (phase == phases.active_phase()) return absl::OkStatus();
   phases.SwitchTo(phase);
   switch_sequence = arena->view().step->sequence;
-  RehashScalesHost(arena->view());
+  RehashScalesHost(HeldView(arena->view()));
   return Store(Arena::Extent::kAll, stream);
+}
+
+absl::Status RecipeState::Rep::MoveTo(int64_t step) {
+  const ArenaView view = HeldView(arena->view());
+  view.step->step = step;
+  queued_step = step;
+  SK_RETURN_IF_ERROR(SwitchPhase(step, Stream{}));
+  for (uint32_t g = 0; g < view.groups; ++g) {
+    PrepareControl(view, g, view.group_states[g].scale_hash, step,
+                   view.step->phase);
+  }
+  return Store(Arena::Extent::kHead, Stream{});
+}
+
+absl::Status RecipeState::Rep::Drain() {
+  if (!held) return absl::OkStatus();
+  const int64_t step = CurrentStep();
+  int64_t collectives = 0;
+  if (steps) {
+    SK_RETURN_IF_ERROR(SynchronizeDevice(options.device));
+    SK_RETURN_IF_ERROR(steps->QueueHeldUpdate(Stream{}, &collectives));
+    held = false;
+    SK_RETURN_IF_ERROR(AfterQueued(Stream{}, collectives, /*updated=*/true));
+    SK_RETURN_IF_ERROR(Fetch(Arena::Extent::kAll, Stream{}));
+  } else {
+    SK_RETURN_IF_ERROR(Pack(Stream{}, nullptr));
+    const absl::Status status = Reduce(Stream{}, &collectives);
+    packed = false;
+    if (!status.ok()) return Fail(status);
+    SK_RETURN_IF_ERROR(Update(Stream{}, nullptr, collectives));
+  }
+  return MoveTo(step);
 }
 
 absl::Status RecipeState::SetStep(int64_t step) {
@@ -292,52 +389,72 @@ absl::Status RecipeState::SetStep(int64_t step) {
     return absl::OkStatus();
   }
   SK_RETURN_IF_ERROR(rep.RequireNotPacked("SetStep"));
+  rep.captured_steps = 0;
   if (step == this->step() &&
       rep.recipe.ActivePhase(step) == rep.phases.active_phase()) {
     return absl::OkStatus();
   }
+  SK_RETURN_IF_ERROR(rep.Drain());
   if (rep.steps) {
     SK_RETURN_IF_ERROR(SynchronizeDevice(rep.options.device));
     SK_RETURN_IF_ERROR(rep.Fetch(Arena::Extent::kAll, Stream{}));
   }
-  const ArenaView& view = rep.arena->view();
-  view.step->step = step;
-  rep.queued_step = step;
-  SK_RETURN_IF_ERROR(rep.SwitchPhase(step, Stream{}));
-  for (uint32_t g = 0; g < view.groups; ++g) {
-    PrepareControl(view, g, view.group_states[g].scale_hash, step,
-                   view.step->phase);
-  }
-  return rep.Store(Arena::Extent::kHead, Stream{});
+  return rep.MoveTo(step);
 }
 
 int64_t RecipeState::step() const {
-  if (!rep_->frozen) return rep_->step_before_freeze;
-  return rep_->steps ? rep_->queued_step : rep_->arena->view().step->step;
+  return rep_->frozen ? rep_->CurrentStep() : rep_->step_before_freeze;
+}
+
+absl::Status RecipeState::Rep::EndStep(Stream stream, const uint32_t* skip_flag,
+                                       bool due) {
+  return steps ? DeviceEndStep(stream, skip_flag, due)
+               : HostEndStep(stream, skip_flag, due);
 }
 
 absl::Status RecipeState::EndStep(Stream stream, const uint32_t* skip_flag) {
-  Rep& rep = *rep_;
-  SK_RETURN_IF_ERROR(rep.RequireFrozen("EndStep"));
-  SK_RETURN_IF_ERROR(rep.RequireNotPacked("EndStep"));
-  if (rep.steps) return rep.DeviceEndStep(stream, skip_flag);
-  SK_RETURN_IF_ERROR(rep.Pack(stream, skip_flag));
-  int64_t collectives = 0;
-  if (absl::Status status = rep.Reduce(stream, &collectives); !status.ok()) {
-    rep.packed = false;
-    return rep.Fail(std::move(status));
-  }
-  return rep.Update(stream, /*skip_flag=*/nullptr, collectives);
+  SK_RETURN_IF_ERROR(rep_->RequireFrozen("EndStep"));
+  SK_RETURN_IF_ERROR(rep_->RequireNotPacked("EndStep"));
+  return rep_->EndStep(stream, skip_flag, rep_->UpdateIsDue());
+}
+
+bool RecipeState::UpdateIsDue() const {
+  return frozen() && rep_->UpdateIsDue();
+}
+
+absl::Status RecipeState::JoinReduction(Stream stream) {
+  SK_RETURN_IF_ERROR(rep_->RequireFrozen("JoinReduction"));
+  return rep_->steps ? rep_->steps->JoinReductions(stream) : absl::OkStatus();
 }
 
 absl::Status RecipeState::CommitCalibration(Stream stream) {
-  SK_RETURN_IF_ERROR(EndStep(stream));
+  SK_RETURN_IF_ERROR(rep_->RequireFrozen("CommitCalibration"));
+  SK_RETURN_IF_ERROR(rep_->RequireNotPacked("CommitCalibration"));
+  SK_RETURN_IF_ERROR(rep_->EndStep(stream, nullptr, /*due=*/true));
+  SK_RETURN_IF_ERROR(rep_->Drain());
   return Check(stream);
+}
+
+absl::Status RecipeState::Rep::RequireUpdateOfParts(
+    absl::string_view call) const {
+  if (stale()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(call,
+                     ": got a recipe with update.staleness: 1, want 0: a "
+                     "stack that reduces by itself lets its reductions "
+                     "run beside its steps as it likes"));
+  }
+  if (UpdateIsDue()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      call, ": step ", CurrentStep(),
+      " updates nothing under update.interval: ", update().interval,
+      "; end it with EndStep (UpdateIsDue tells)"));
 }
 
 absl::Status RecipeState::Pack(Stream stream, const uint32_t* skip_flag) {
   SK_RETURN_IF_ERROR(rep_->RequireFrozen("Pack"));
   SK_RETURN_IF_ERROR(rep_->RequireNotPacked("Pack"));
+  SK_RETURN_IF_ERROR(rep_->RequireUpdateOfParts("Pack"));
   return rep_->Pack(stream, skip_flag);
 }
 
@@ -381,11 +498,17 @@ absl::Status RecipeState::RestorePrevious(Stream stream) {
                      " is not kept; one completed step can be undone, once"));
   }
   rep.phases.Revert();
-  UndoSlotsHost(view);
+  UndoSlotsHost(HeldView(view));
+  for (uint32_t i = 0; i < view.slots; ++i) {
+    view.amax[view.descriptors[i].amax_index] = 0;
+  }
+  *view.kept_skip = 0;
+  rep.held = false;
+  rep.captured_steps = 0;
   rep.queued_step = view.step->step;
   rep.counters = rep.previous_counters;
   rep.restore_floor = rep.switch_sequence = view.step->sequence;
-  RehashScalesHost(view);
+  RehashScalesHost(HeldView(view));
   return rep.Store(Arena::Extent::kAll, stream);
 }
 

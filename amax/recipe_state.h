@@ -19,6 +19,12 @@
 // groups fails, no slot of this rank is updated and the groups after it are not
 // joined. Nothing is allocated in a step.
 //
+// The recipe's `update` makes steps cheaper: with an interval most of them only
+// count (a skip_flag of one drops the interval), RestorePrevious goes back to
+// before the last update; with staleness an EndStep begins the reduction that
+// the next one finishes, on a stream of its own, and SetStep, where it changes
+// anything, finishes it first (a collective, then).
+//
 // Groups are named in the recipe (amax_reduction) and bound to communicators in
 // the options. Freeze joins every bound group once and compares the recipe and
 // that group's slots; when they differ, or one rank has an error of its own,
@@ -162,6 +168,13 @@ class RecipeState {
   // any rank of a group drops that group's observations on all of its ranks
   // (and raises no flag for them); unreduced slots follow this rank's word.
   absl::Status EndStep(Stream stream, const uint32_t* skip_flag = nullptr);
+
+  // Whether the coming EndStep makes scales of amaxes, or begins to: each does
+  // but under the recipe's update.interval.
+  bool UpdateIsDue() const;
+  // update.staleness: makes the stream wait for the reduction that EndStep left
+  // running on a stream of its own, as the end of a CUDA graph must.
+  absl::Status JoinReduction(Stream stream);
 
   // The parts, for a stack that owns its collectives: Pack, reduce
   // AmaxMessage(group) of each group with uint32 max, Update; observe nothing

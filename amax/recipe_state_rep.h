@@ -87,15 +87,35 @@ struct RecipeState::Rep {
     return {StateArena().view().messages + d.message_offset,
             size_t{d.members} + kControlWords};
   }
+  // What reductions and updates work on.
+  ArenaView StepView() const { return HeldView(StateArena().view()); }
+  const UpdatePolicy& update() const { return recipe.update(); }
+  bool stale() const { return update().staleness != 0; }
+  int64_t CurrentStep() const {
+    return steps ? queued_step : arena->view().step->step;
+  }
+  // Whether the coming EndStep makes scales of amaxes (or begins to).
+  bool UpdateIsDue() const {
+    return (CurrentStep() + captured_steps + 1) % update().interval == 0;
+  }
+  absl::Status RequireUpdateOfParts(absl::string_view call) const;
+  absl::Status EndStep(Stream stream, const uint32_t* skip_flag, bool due);
+  // Puts the number of the coming step, and its phase, into force. On a GPU
+  // after Fetch of everything.
+  absl::Status MoveTo(int64_t step);
+  // Updates with what is held, without ending a step. Synchronizes.
+  absl::Status Drain();
   absl::Status Pack(Stream stream, const uint32_t* skip_flag);
   absl::Status Reduce(Stream stream, int64_t* collectives);
   absl::Status Update(Stream stream, const uint32_t* skip_flag,
                       int64_t collectives);
   absl::Status SwitchPhase(int64_t step, Stream stream);
+  absl::Status HostEndStep(Stream stream, const uint32_t* skip_flag, bool due);
   // Of a state on a GPU.
-  absl::Status DeviceEndStep(Stream stream, const uint32_t* skip_flag);
+  absl::Status DeviceEndStep(Stream stream, const uint32_t* skip_flag,
+                             bool due);
   absl::Status DeviceUpdate(Stream stream, const uint32_t* skip_flag);
-  absl::Status AfterQueued(Stream stream, int64_t collectives);
+  absl::Status AfterQueued(Stream stream, int64_t collectives, bool updated);
   // Brings `arena` up to date, and what is derived from it. Host: nothing.
   absl::Status Fetch(Arena::Extent extent, Stream stream);
   // Gives `arena` back to the device. Host: nothing.
@@ -123,6 +143,8 @@ struct RecipeState::Rep {
   int64_t step_before_freeze = 0;
 
   bool packed = false;
+  bool held = false;  // observations wait in arena.held for the next update
+  int64_t captured_steps = 0;  // EndSteps of a graph that is being captured
   // Sequences (StepState) before which there is nothing to restore, and at the
   // last change of phase.
   uint32_t restore_floor = 0;

@@ -14,6 +14,10 @@
 //      measured no more.
 // scale_inv = 1 / scale always. Every formula is in numerics/scale.h.
 //
+// Stale updates (the recipe's update.staleness) work on a HeldView: HoldSlot
+// moves the observations there, so that the slots observe on meanwhile. With
+// update.interval, steps without an update only count.
+//
 // Control words after the amaxes of a message:
 //   [0]     1 when a rank wants the step dropped: one rank drops it for all
 //   [1, 2]  low and high half of h, a hash of step, phase and all scales; a
@@ -105,8 +109,29 @@ SK_HOST_DEVICE inline void PackControl(const ArenaView& arena, uint32_t group,
                                        bool skip) {
   const uint32_t* own = OwnControl(arena, group);
   uint32_t* control = ControlWords(arena, group);
-  control[0] = skip ? 1 : 0;
+  control[0] = skip || own[0] != 0 ? 1 : 0;
   for (int i = 1; i < 5; ++i) control[i] = own[i];
+}
+
+// `arena` is not a HeldView. What is held is 0 before, but after an update that
+// the ranks' disagreement prevented.
+SK_HOST_DEVICE inline void HoldSlot(const ArenaView& arena, uint32_t slot) {
+  const uint32_t i = arena.descriptors[slot].amax_index;
+  if (arena.amax[i] == 0) return;
+  arena.held[i] = MaxBits(arena.held[i], arena.amax[i]);
+  arena.amax[i] = 0;
+}
+
+SK_HOST_DEVICE inline void HoldControl(const ArenaView& arena, uint32_t group,
+                                       bool skip) {
+  OwnControl(HeldView(arena), group)[0] = skip ? 1 : 0;
+}
+
+// At the end of a step without an update, before the step moves on.
+SK_HOST_DEVICE inline void CountControl(const ArenaView& arena,
+                                        uint32_t group) {
+  PrepareControl(arena, group, arena.group_states[group].scale_hash,
+                 arena.step->step + 1, arena.step->phase);
 }
 
 // `own` is OwnControl, `control` ControlWords of the group.

@@ -20,6 +20,10 @@ class Checker {
     AmaxReduction("amax_reduction", spec.amax_reduction);
     Matmul("matmul", spec.matmul);
     Phases(spec.phases);
+    if (spec.update) {
+      Range("update.", "interval", spec.update->interval);
+      Range("update.", "staleness", spec.update->staleness);
+    }
   }
 
  private:

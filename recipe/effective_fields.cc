@@ -63,6 +63,14 @@ class Lister {
     }
   }
 
+  void Update(const UpdatePolicy& policy) {
+    const UpdatePolicy d;
+    Field("update.interval", absl::StrCat(policy.interval),
+          policy.interval == d.interval);
+    Field("update.staleness", absl::StrCat(policy.staleness),
+          policy.staleness == d.staleness);
+  }
+
   void AllItems(absl::string_view prefix, const Items& items) {
     Policies(prefix, items);
     Gemms(prefix, items, /*in_recipe=*/false);
@@ -116,6 +124,7 @@ std::vector<EffectiveField> EffectiveFields(const NormalRecipe& recipe) {
   lister.Policies("defaults.", recipe.defaults);
   lister.Gemms("", recipe.defaults, /*in_recipe=*/true);
   lister.AmaxReduction("", recipe.defaults, /*in_recipe=*/true);
+  lister.Update(recipe.update);
   lister.Rules(recipe.rules);
   for (const NormalPhase& phase : recipe.phases) {
     lister.Field(phase.path + ".from_step", absl::StrCat(phase.from_step),

@@ -36,6 +36,8 @@ inline IntegerLimits LimitsOf(absl::string_view field) {
   if (field == "from_step" || field == "first" || field == "last") {
     return {0, kNoEnd};
   }
+  if (field == "interval") return {1, 65536};
+  if (field == "staleness") return {0, 1};
   if (field == "schema_version") return {1, 1};
   return {};
 }

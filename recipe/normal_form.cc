@@ -281,6 +281,12 @@ NormalRecipe Normalize(const RecipeSpec& spec, const SourceMap& source) {
     phase.items = ItemsOf(phase_spec, spec.defaults);
     phase.rules = RulesOf(phase_spec.rules, phase.path + ".", spec, source);
   }
+  if (spec.update) {
+    recipe.update.interval =
+        spec.update->interval.value_or(recipe.update.interval);
+    recipe.update.staleness =
+        spec.update->staleness.value_or(recipe.update.staleness);
+  }
   return recipe;
 }
 

@@ -63,6 +63,7 @@ struct NormalRecipe {
   Items set_by_recipe;  // of `defaults`, what the recipe itself says
   std::vector<NormalRule> rules;
   std::vector<NormalPhase> phases;  // as written
+  UpdatePolicy update;
 };
 
 // Works on faulty specs too (what is missing stays unset), so that the checks

@@ -127,6 +127,12 @@ struct AmaxReductionPolicy {
 
 bool operator==(const AmaxReductionPolicy& a, const AmaxReductionPolicy& b);
 
+// When amaxes become scales.
+struct UpdatePolicy {
+  int64_t interval = 1;   // steps
+  int64_t staleness = 0;  // EndSteps: 0 or 1
+};
+
 // The group over whose ranks the amaxes of a tensor-level scale that is not
 // delayed are reduced; empty: none.
 const std::string& AmaxGroupOf(const Policy& policy);

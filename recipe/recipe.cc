@@ -121,6 +121,8 @@ const std::vector<std::string>& Recipe::group_names() const {
   return rep_->group_names;
 }
 
+const UpdatePolicy& Recipe::update() const { return rep_->normal.update; }
+
 std::string Recipe::ToString() const { return PrintSpec(rep_->spec); }
 
 const std::string& Recipe::fingerprint() const { return rep_->fingerprint; }

@@ -88,6 +88,8 @@ class Recipe {
   // binds communicators to them.
   const std::vector<std::string>& group_names() const;
 
+  const UpdatePolicy& update() const;
+
   // Canonical text: loads again to an equal recipe.
   std::string ToString() const;
 

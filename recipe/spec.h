@@ -125,6 +125,10 @@ struct AmaxReductionSpec {
   std::optional<std::string> group;
 };
 
+struct UpdateSpec {
+  std::optional<int64_t> interval, staleness;
+};
+
 struct LayersSpec {
   std::optional<std::string> pattern;  // RE2, exactly one capturing group
   std::optional<int64_t> first, last;  // layers
@@ -156,6 +160,7 @@ struct RecipeSpec {
   std::optional<AmaxReductionSpec> amax_reduction;
   std::optional<MatmulSpec> matmul;
   std::vector<PhaseSpec> phases;
+  std::optional<UpdateSpec> update;
 };
 
 // Equal as written: unset and explicitly default are different.

@@ -150,6 +150,15 @@ struct FieldsOf<AmaxReductionSpec> {
 };
 
 template <>
+struct FieldsOf<UpdateSpec> {
+  template <typename S, typename V>
+  static void Visit(S& s, V& v) {
+    v("interval", s.interval);
+    v("staleness", s.staleness);
+  }
+};
+
+template <>
 struct FieldsOf<LayersSpec> {
   template <typename S, typename V>
   static void Visit(S& s, V& v) {
@@ -203,6 +212,7 @@ struct FieldsOf<RecipeSpec> {
     v("amax_reduction", s.amax_reduction);
     v("matmul", s.matmul);
     v("phase", s.phases);
+    v("update", s.update);
   }
 };
 

@@ -71,6 +71,9 @@ absl::StatusOr<std::unique_ptr<RecipeReplay>> RecipeReplay::Create(
   replay->phases_ = PhaseSwitcher(&replay->table_, replay->arena_.get(), phase);
   const size_t count = header.columns.size();
   replay->keep_scales_ = options.keep_scales;
+  replay->update_ = recipe.update();
+  replay->pending_.resize(count);
+  replay->held_.resize(count);
   replay->statistics_.resize(count);
   if (options.hold_out) replay->held_out_.resize(count);
   replay->judged_.resize(count);
@@ -271,6 +274,17 @@ void RecipeReplay::NoteBins(const TraceBlock& block, const Column& column,
   }
 }
 
+uint32_t RecipeReplay::Due(size_t column, int64_t step, uint32_t reduced) {
+  uint32_t due = 0;
+  if (update_.staleness != 0) std::swap(due, held_[column]);
+  uint32_t& pending = pending_[column];
+  pending = MaxBits(pending, reduced);
+  if ((step + 1) % update_.interval == 0) {
+    std::swap(update_.staleness != 0 ? held_[column] : due, pending);
+  }
+  return due;
+}
+
 void RecipeReplay::RunCell(const TraceBlock& block, const Column& column,
                            size_t row) {
   const size_t c = column.column;
@@ -321,6 +335,7 @@ void RecipeReplay::RunCell(const TraceBlock& block, const Column& column,
   }
   if (column.arena < 0) return;
   // The library's update of one slot.
+  reduced = Due(c, block.steps[row], reduced);
   const auto slot = static_cast<uint32_t>(column.arena);
   SlotWork work;
   work.descriptor = view.descriptors[slot];

@@ -121,6 +121,8 @@ class RecipeReplay {
                        size_t row, SlotStatistics* statistics) const;
   void NoteBins(const TraceBlock& block, const Column& column, size_t row,
                 bool one_scale);
+  // The reduced amax that this step's update takes; 0: none.
+  uint32_t Due(size_t column, int64_t step, uint32_t reduced);
   void StartRecovery(const Column& column, size_t row, size_t event);
   void FollowRecovery(const Column& column, size_t row, bool saturated,
                       float staleness);
@@ -131,6 +133,9 @@ class RecipeReplay {
   PhaseSwitcher phases_;
   int phase_ = -1;
   bool keep_scales_ = false;
+  UpdatePolicy update_;
+  std::vector<uint32_t> pending_;  // per column, since the last reduction
+  std::vector<uint32_t> held_;     // reduced, becomes a scale a step later
 
   std::vector<Column> columns_;  // in the arena's order
   std::vector<SlotStatistics> statistics_;

@@ -76,6 +76,10 @@ const Row kRows[] = {
      "float32, want 0 or at least 1.4e-45"},
     {"SchemaVersion", "schema_version: 2 defaults { all { delayed {} } }",
      "1:1: error: schema_version: got 2, want 1"},
+    {"UpdateOutOfRange",
+     std::string(kGood) + "update { interval: 0 staleness: 2 }",
+     "2:10: error: update.interval: got 0, want 1..65536\n"
+     "2:22: error: update.staleness: got 2, want 0..1"},
     {"EmptyGroup", std::string(kGood) + "amax_reduction { group: \"\" }",
      "2:18: error: amax_reduction.group: got \"\", want a name"},
     // What every recipe needs.

@@ -19,6 +19,7 @@ rule { layers { pattern: "l\\.(\\d+)" first: 1 last_percent: 12.5 }
 rule: [{ module: "a" amax_reduction { enabled: false } optional: true }]
 matmul { fprop { fast_accum: true } dgrad { high_precision: true } }
 amax_reduction { enabled: true group: "tp" }
+update { interval: 4 staleness: 1 }
 phase { from_step: 5 grad { delayed { non_finite_amax: BACK_OFF } }
         rule { module: "b" all { delayed { first_step: UNIT } } } }
 rule { module: "c" input { nvfp4 { random_hadamard: true amax_group: "g" } }

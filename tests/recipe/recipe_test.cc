@@ -267,7 +267,8 @@ TEST(FingerprintTest, IgnoresWhatChangesNoRun) {
       "defaults { all { format: E4M3 delayed { margin: 1 } } } rule { module: "
       "\"a\" all { delayed { amax_history_len: 8 } } } amax_reduction { "
       "enabled: true group: \"default\" } matmul { fprop { fast_accum: true } "
-      "dgrad { fast_accum: false high_precision: false emulate: false } }",
+      "dgrad { fast_accum: false high_precision: false emulate: false } } "
+      "update { interval: 1 staleness: 0 }",
   };
   for (const char* text : same) EXPECT_EQ(FingerprintOf(text), base) << text;
 }
@@ -346,6 +347,8 @@ TEST(FingerprintTest, SeesEveryFieldThatBearsOnARun) {
       d + "matmul { dgrad { emulate: true } }",
       d + "amax_reduction { enabled: false }",
       d + "amax_reduction { group: \"x\" }",
+      d + "update { interval: 2 }",
+      d + "update { staleness: 1 }",
       d + "matmul { fprop { fast_accum: false } }",
       d + "matmul { dgrad { fast_accum: true } }",
       d + "matmul { dgrad { high_precision: true } }",

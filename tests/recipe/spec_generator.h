@@ -25,6 +25,7 @@ class SpecGenerator {
     spec.defaults->all = Policy();
     spec.matmul = Matmul();
     spec.amax_reduction = AmaxReduction();
+    spec.update = Update();
     for (int i = Below(4); i > 0; --i) spec.rules.push_back(Rule());
     int64_t step = Below(2);
     for (int i = Below(3); i > 0; --i) {
@@ -196,6 +197,14 @@ class SpecGenerator {
     } else {
       spec.enabled = false;
     }
+    return spec;
+  }
+
+  std::optional<UpdateSpec> Update() {
+    UpdateSpec spec;
+    if (Chance()) return std::nullopt;
+    if (Chance()) spec.interval = 1 + Below(65536);
+    if (Chance()) spec.staleness = Below(2);
     return spec;
   }
 

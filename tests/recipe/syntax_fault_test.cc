@@ -33,7 +33,7 @@ const Row kRows[] = {
      "did you mean \"amax_history_len\"?"},
     {"M1UnknownTopField", "recipes { }\n",
      "1:1: error: unknown field \"recipes\", want one of name, description, "
-     "schema_version, defaults, rule, amax_reduction, matmul, phase"},
+     "schema_version, defaults, rule, amax_reduction, matmul, phase, update"},
     {"M1FieldTwice", "name: \"a\"\nname: \"b\"\n",
      "2:1: error: name: given twice, want it once (first at 1:1)"},
     {"M1FieldTwiceInside",

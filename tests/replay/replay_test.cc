@@ -119,6 +119,10 @@ INSTANTIATE_TEST_SUITE_P(
         "defaults { input { delayed { amax_history_len: 17 } } weight { "
         "current {} } grad { delayed { amax_history_len: 100 "
         "amax_compute_algo: MOST_RECENT } } }",
+        "defaults { all { delayed { amax_history_len: 8 } } } "
+        "update { interval: 3 }",
+        "defaults { all { delayed { amax_history_len: 8 } } } "
+        "update { interval: 4 staleness: 1 }",
         // Windows, formats and what is delayed at all change with the steps.
         "defaults { all { delayed { amax_history_len: 64 } } } "
         "phase { from_step: 200 all { delayed { amax_history_len: 16 margin: 1 "
