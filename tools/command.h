@@ -40,6 +40,7 @@ struct Command {
   absl::string_view name;
   absl::string_view summary;  // one line for `scalekeeper --help`
   CommandFunction run;
+  absl::string_view subcommands = "";  // "convert info"
 };
 
 // In the order of the help text.

@@ -1,6 +1,10 @@
+#include <algorithm>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/text.h"
 #include "tools/command.h"
 #include "tools/commands.h"
@@ -20,6 +24,10 @@ constexpr Command kCommands[] = {
     {"quantize", "quantize a tensor of a file", RunQuantize},
     {"accuracy", "report what quantizing tensors of files loses", RunAccuracy},
     {"simulate", "replay recorded amaxes under a recipe", RunSimulate},
+    {"recommend", "make a recipe that loses least of recorded amaxes",
+     RunRecommend},
+    {"trace", "convert recorded amaxes, or show what a file of them holds",
+     RunTrace, "convert info"},
 };
 
 std::string Help() {
@@ -39,6 +47,44 @@ std::string Help() {
   return text + "\n'scalekeeper COMMAND --help' says more.\n";
 }
 
+// docs/cli.md: every help text.
+std::string Markdown() {
+  std::string text = absl::StrCat(
+      "# The command scalekeeper\n\nMade of the help texts by `scalekeeper "
+      "help --markdown > docs/cli.md`.\n\n## Exit codes\n\n",
+      "| code | meaning |\n| --- | --- |\n| ", kExitOk,
+      " | done, nothing to "
+      "complain of |\n| ",
+      kExitFindings,
+      " | the input has faults (a recipe, "
+      "a trace), or differs (`diff`), or what was made is no better "
+      "(`recommend`) |\n| ",
+      kExitTrouble,
+      " | wrong usage, or a file that "
+      "cannot be read or written |\n\nResults go to standard output, "
+      "complaints and warnings to standard error. A\nprogress bar appears "
+      "there after a second, on a terminal only.\n\n## scalekeeper\n\n```\n",
+      Help(), "```\n");
+  const auto add = [&](const Command& command, const std::string& sub) {
+    std::vector<std::string> args;
+    if (!sub.empty()) args.push_back(sub);
+    args.emplace_back("--help");
+    std::ostringstream out, err;
+    command.run(args, out, err);
+    absl::StrAppend(&text, "\n## scalekeeper ", command.name,
+                    sub.empty() ? "" : " ", sub, "\n\n```\n", out.str(),
+                    "```\n");
+  };
+  for (const Command& command : kCommands) {
+    add(command, "");
+    for (const auto sub :
+         absl::StrSplit(command.subcommands, ' ', absl::SkipEmpty())) {
+      add(command, std::string(sub));
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 absl::Span<const Command> Commands() { return kCommands; }
@@ -53,6 +99,10 @@ int RunScalekeeper(absl::Span<const std::string> args, std::ostream& out,
   if (name == "--help" || name == "-h" || name == "help") {
     if (args.size() == 1) {
       out << Help();
+      return kExitOk;
+    }
+    if (args[1] == "--markdown") {
+      out << Markdown();
       return kExitOk;
     }
     return RunScalekeeper({args[1], "--help"}, out, err);

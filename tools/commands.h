@@ -29,6 +29,10 @@ int RunSimulate(absl::Span<const std::string> args, std::ostream& out,
                 std::ostream& err);
 int RunAccuracy(absl::Span<const std::string> args, std::ostream& out,
                 std::ostream& err);
+int RunRecommend(absl::Span<const std::string> args, std::ostream& out,
+                 std::ostream& err);
+int RunTrace(absl::Span<const std::string> args, std::ostream& out,
+             std::ostream& err);
 
 }  // namespace scalekeeper
 

@@ -35,6 +35,20 @@ void FlagSet::String(std::string name, std::string* value,
   Add(std::move(flag));
 }
 
+void FlagSet::Strings(std::string name, std::vector<std::string>* values,
+                      std::string placeholder, std::string help) {
+  Flag flag;
+  flag.name = std::move(name);
+  flag.placeholder = std::move(placeholder);
+  flag.help = std::move(help);
+  flag.repeatable = true;
+  flag.set = [values](const std::string& text) {
+    values->push_back(text);
+    return absl::OkStatus();
+  };
+  Add(std::move(flag));
+}
+
 void FlagSet::Int64(std::string name, int64_t* value, std::string placeholder,
                     std::string help) {
   Flag flag;
@@ -160,7 +174,7 @@ absl::Status FlagSet::ParseFlags(absl::Span<const std::string> args,
       }
       value = args[i];
     }
-    if (flag->given) {
+    if (flag->given && !flag->repeatable) {
       return absl::InvalidArgumentError(
           absl::StrCat("--", name, " is given twice"));
     }

@@ -43,6 +43,9 @@ class FlagSet {
   // `placeholder` stands for the value in the help text.
   void String(std::string name, std::string* value, std::string placeholder,
               std::string help);
+  // May be given several times; every value is appended.
+  void Strings(std::string name, std::vector<std::string>* values,
+               std::string placeholder, std::string help);
   void Int64(std::string name, int64_t* value, std::string placeholder,
              std::string help);
   void Bool(std::string name, bool* value, std::string help);
@@ -72,6 +75,7 @@ class FlagSet {
     std::string help;
     std::string default_value;
     std::function<absl::Status(const std::string&)> set;
+    bool repeatable = false;
     bool given = false;
   };
 

@@ -1,144 +1,204 @@
-#include "tools/simulate.h"
-
+// scalekeeper simulate
 #include <cmath>
-#include <map>
-#include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "amax/recipe_state.h"
 #include "base/file.h"
+#include "base/file_stream.h"
 #include "base/status_macros.h"
-#include "numerics/amax.h"
-#include "numerics/scale.h"
+#include "replay/replay.h"
+#include "replay/report.h"
+#include "replay/summary.h"
+#include "replay/sweep.h"
 #include "tools/command.h"
 #include "tools/commands.h"
 #include "tools/flag_set.h"
 #include "tools/load_recipe.h"
+#include "tools/progress.h"
+#include "tools/trace_flags.h"
 
 namespace scalekeeper {
 namespace {
 
-// A column of the trace: its module's index and its slot.
-struct Column {
-  size_t module;
-  SlotId slot;
+constexpr char kDescription[] =
+    "Replays recorded amaxes under recipes: what would each of them lose?\n"
+    "\n"
+    "A trace is what one rank recorded: a binary file ('scalekeeper trace') "
+    "or a CSV\nstep,loss,<module>/<role>,... with that rank's amax of the step "
+    "before any\nreduction; nan and inf are allowed, an empty cell says: not "
+    "observed. The loss\ncolumn may be absent. Where a recipe reduces amaxes, "
+    "the ranks given are one\ngroup; where it does not, rank 0 counts.\n"
+    "\n"
+    "Shown per recipe, the one that loses least first:\n"
+    "  saturated      tensors (one rank, one step) with amax * scale above "
+    "the format's\n"
+    "                 maximum\n"
+    "  underflow      elements that are not 0 and become 0, where the trace "
+    "has\n"
+    "                 histograms (of their first bucket nothing counts)\n"
+    "  staleness      amax / the amax the scale was made from: above 1 it "
+    "grew,\n"
+    "                 1/8 leaves 3 bits of the format unused\n"
+    "  scale changes  of delayed scales\n"
+    "  recovery       steps after the first event until a slot's scale "
+    "fitted again:\n"
+    "                 median (largest, those that never did)\n"
+    "Events are steps at which the loss or many amaxes jump. What rows or "
+    "blocks are\nscaled by (rowwise, block, mxfp8, nvfp4) cannot be seen in a "
+    "trace: '-'.\n"
+    "\n"
+    "--scales_csv, for one recipe: step,<module>/<role>,...; for every step "
+    "the scale\nthat rank 0 uses at that step, before its update. Cells are "
+    "empty where there is\nnone, and for current scaling where rank 0 observed "
+    "nothing.\n"
+    "\n"
+    "Exit code: 0 simulated, 1 a recipe or trace has faults, 2 wrong usage or "
+    "a file\nthat cannot be read or written.";
+
+struct Arguments {
+  std::string recipes;
+  TraceFlags trace;
+  std::vector<std::string> sweeps;
+  std::string scales_path;
+  std::string summary_path;
+  std::string report_path;
+  std::string output = "table";
+  int64_t slots = 10;
+  int64_t threads = 0;
 };
 
-// The scale that rank 0 multiplies with, given its own amax of the step; NaN
-// where there is none.
-float UsedScale(const Policy& policy, const SlotView& view, uint32_t own_amax) {
-  if (policy.scaling == Scaling::kDelayed) {
-    if (*view.measure != 0 && own_amax != kNotObserved && own_amax != 0 &&
-        !IsNonFiniteAmax(own_amax)) {
-      return ScaleFromAmax(FloatFromBits(own_amax), FormatMax(policy.format),
-                           policy.delayed.margin);
+// InvalidArgument of a recipe's own faults keeps its code (exit code 1).
+absl::StatusOr<std::vector<LabeledRecipe>> LoadRecipes(
+    const Arguments& arguments) {
+  std::vector<SweepAxis> axes;
+  for (const std::string& text : arguments.sweeps) {
+    SK_ASSIGN_OR_RETURN(SweepAxis axis, ParseSweepAxis(text));
+    axes.push_back(std::move(axis));
+  }
+  std::vector<LabeledRecipe> recipes;
+  for (const auto name : absl::StrSplit(arguments.recipes, ',')) {
+    SK_ASSIGN_OR_RETURN(Recipe recipe, Recipe::Load(name));
+    SK_ASSIGN_OR_RETURN(const std::vector<LabeledRecipe> variants,
+                        Sweep({std::string(name), std::move(recipe)}, axes));
+    recipes.insert(recipes.end(), variants.begin(), variants.end());
+  }
+  return recipes;
+}
+
+// step,<module>/<role>,...
+class ScalesCsv {
+ public:
+  static absl::StatusOr<ScalesCsv> Create(const std::string& path,
+                                          const TraceHeader& header) {
+    SK_ASSIGN_OR_RETURN(OutputFile file,
+                        OutputFile::Create(path, OutputFile::Mode::kReplace));
+    std::string line = "step";
+    for (const TraceColumn& column : header.columns) {
+      absl::StrAppend(&line, ",", column.name);
     }
-    return *view.scale;
+    SK_RETURN_IF_ERROR(file.Append(line + "\n"));
+    return ScalesCsv(std::move(file));
   }
-  if (policy.scaling == Scaling::kCurrent && own_amax != kNotObserved) {
-    CurrentScaleOptions options;
-    options.format_max = FormatMax(policy.format);
-    options.power_2_scale = policy.current.power_2_scale;
-    options.amax_epsilon = policy.current.amax_epsilon;
-    return CurrentScaleFromAmax(own_amax, options);
+
+  absl::Status Append(const TraceBlock& block,
+                      const std::vector<float>& scales) {
+    std::string text;
+    for (size_t row = 0; row < block.rows; ++row) {
+      absl::StrAppend(&text, block.steps[row]);
+      for (size_t c = 0; c < block.columns; ++c) {
+        const float scale = scales[block.at(row, c)];
+        text += ',';
+        if (!std::isnan(scale)) absl::StrAppendFormat(&text, "%.9g", scale);
+      }
+      text += '\n';
+    }
+    return file_.Append(text);
   }
-  return std::nanf("");
+  absl::Status Close() { return file_.Close(); }
+
+ private:
+  explicit ScalesCsv(OutputFile file) : file_(std::move(file)) {}
+  OutputFile file_;
+};
+
+absl::StatusOr<ReplayResult> Simulate(const Arguments& arguments,
+                                      const std::vector<LabeledRecipe>& recipes,
+                                      std::ostream& err) {
+  SK_ASSIGN_OR_RETURN(RankedTrace trace, OpenTraces(arguments.trace));
+  ReplayOptions options;
+  options.threads = static_cast<int>(arguments.threads);
+  options.bins = !arguments.report_path.empty();
+  std::optional<ScalesCsv> scales;
+  if (!arguments.scales_path.empty()) {
+    SK_ASSIGN_OR_RETURN(ScalesCsv made, ScalesCsv::Create(arguments.scales_path,
+                                                          trace.header()));
+    scales.emplace(std::move(made));
+    options.scales = [&](const TraceBlock& block,
+                         const std::vector<float>& values) {
+      return scales->Append(block, values);
+    };
+  }
+  Progress progress(absl::StrCat("simulating ", recipes.size(), " recipes"),
+                    err);
+  options.progress = [&](size_t) {
+    progress.Update(trace.bytes_read(), arguments.trace.bytes());
+  };
+  SK_ASSIGN_OR_RETURN(ReplayResult result, Replay(&trace, recipes, options));
+  if (scales) SK_RETURN_IF_ERROR(scales->Close());
+  return result;
+}
+
+void PrintTable(const Arguments& arguments, const ReplayResult& result,
+                std::ostream& out) {
+  out << absl::StrFormat("%d steps, %d quantizers, %d rank%s", result.steps,
+                         result.header.columns.size(), result.ranks,
+                         result.ranks == 1 ? "" : "s");
+  if (result.recipes.size() == 1) {
+    const SlotStatistics& total = result.recipes[0].total;
+    out << absl::StrFormat(
+        ": %d of %d scaled tensors saturate, %d non-finite amaxes",
+        total.saturated_tensors, total.tensors, result.non_finite);
+  } else {
+    out << absl::StrFormat(", %d recipes, %d non-finite amaxes",
+                           result.recipes.size(), result.non_finite);
+  }
+  if (!arguments.scales_path.empty()) {
+    out << "; scales in " << arguments.scales_path;
+  }
+  out << "\n\n" << SummaryTable(result, static_cast<size_t>(arguments.slots));
 }
 
 }  // namespace
 
-absl::StatusOr<Simulation> Simulate(const Recipe& recipe,
-                                    absl::Span<const Trace> ranks) {
-  const Trace& own = ranks[0];
-  SK_ASSIGN_OR_RETURN(const std::unique_ptr<RecipeState> state,
-                      RecipeState::Create(recipe, {}));
-  std::map<std::string, size_t> module_indices;
-  std::vector<std::string> modules;
-  std::vector<ModuleSlots> module_slots;
-  std::vector<Column> columns;
-  for (const TraceColumn& column : own.columns) {
-    const auto [module, is_new] =
-        module_indices.emplace(column.module, modules.size());
-    if (is_new) {
-      SK_ASSIGN_OR_RETURN(const ModuleSlots added,
-                          state->AddModule(column.module));
-      modules.push_back(column.module);
-      module_slots.push_back(added);
-    }
-    columns.push_back(
-        {module->second, module_slots[module->second].slot(column.role)});
-  }
-  SK_RETURN_IF_ERROR(state->Freeze());
-  SK_ASSIGN_OR_RETURN(const ResolvedModules resolved, recipe.Resolve(modules));
-
-  Simulation result;
-  result.scales_csv = "step";
-  for (const TraceColumn& column : own.columns) {
-    absl::StrAppend(&result.scales_csv, ",", column.name);
-  }
-  result.scales_csv += '\n';
-  for (size_t row = 0; row < own.steps.size(); ++row) {
-    SK_RETURN_IF_ERROR(state->SetStep(own.steps[row]));
-    absl::StrAppend(&result.scales_csv, own.steps[row]);
-    for (size_t c = 0; c < columns.size(); ++c) {
-      const SlotView view = state->View(columns[c].slot);
-      const Policy& policy = state->policy(columns[c].slot);
-      const bool reduced = resolved.at(state->active_phase(), columns[c].module)
-                               .amax_reduction.enabled;
-      const uint32_t own_amax = own.at(row, c);
-      const float scale = UsedScale(policy, view, own_amax);
-      result.scales_csv += ',';
-      if (!std::isnan(scale)) {
-        absl::StrAppendFormat(&result.scales_csv, "%.9g", scale);
-        if (own_amax != kNotObserved && !IsNonFiniteAmax(own_amax)) {
-          ++result.scaled;
-          result.saturated +=
-              FloatFromBits(own_amax) * scale > FormatMax(policy.format);
-        }
-      }
-      for (size_t rank = 0; rank < ranks.size(); ++rank) {
-        const uint32_t amax = ranks[rank].at(row, c);
-        if (amax == kNotObserved) continue;
-        result.non_finite += IsNonFiniteAmax(amax);
-        if (policy.scaling == Scaling::kDelayed && (rank == 0 || reduced)) {
-          Observe(view, amax);
-        }
-      }
-    }
-    result.scales_csv += '\n';
-    SK_RETURN_IF_ERROR(state->EndStep(Stream{}));
-  }
-  return result;
-}
-
 int RunSimulate(absl::Span<const std::string> args, std::ostream& out,
                 std::ostream& err) {
-  FlagSet flags(
-      "simulate", "",
-      "Replays recorded amaxes under a recipe and writes, for every step and\n"
-      "quantizer, the scale that rank 0 uses at that step, before its update.\n"
-      "\n"
-      "A trace is the CSV of one rank: step,loss,<module>/<role>,... with "
-      "that\n"
-      "rank's amax of the step before any reduction; nan and inf are allowed,\n"
-      "an empty cell says: not observed. The loss column may be absent. Where\n"
-      "the recipe reduces amaxes, the ranks given are one group.\n"
-      "\n"
-      "The scales are a CSV, step,<module>/<role>,...: cells are empty for "
-      "high\n"
-      "precision, and for current scaling where rank 0 observed nothing. All\n"
-      "three flags are required.");
-  std::string recipe_name;
-  std::string trace_list;
-  std::string scales_path;
-  flags.String("recipe", &recipe_name, "FILE", "recipe file or preset");
-  flags.String("trace", &trace_list, "RANK0.csv[,RANK1.csv...]",
-               "one file a rank, rank 0 first");
-  flags.String("scales_csv", &scales_path, "OUT",
-               "where the scales go, one column per quantizer of the trace");
+  FlagSet flags("simulate", "", kDescription);
+  Arguments arguments;
+  flags.String("recipe", &arguments.recipes, "A[,B...]",
+               "recipe files or presets (required)");
+  AddTraceFlags(&flags, &arguments.trace);
+  flags.Strings("sweep", &arguments.sweeps, "OPTION=V1,V2,...",
+                "every recipe with each of these values in its delayed "
+                "policies; OPTION is amax_history_len, margin or "
+                "amax_compute_algo; may be given once per option");
+  flags.String("scales_csv", &arguments.scales_path, "OUT",
+               "write the scales of each step, for one recipe");
+  flags.String("summary_csv", &arguments.summary_path, "OUT",
+               "write a row per recipe and quantizer");
+  flags.String("report", &arguments.report_path, "OUT.html",
+               "write a page with the ranking, headroom of every quantizer "
+               "over the steps, curves, events, ranks; one file, no network");
+  flags.Choice("output", &arguments.output, {"table", "json"},
+               "how to print the results");
+  flags.Int64("slots", &arguments.slots, "N",
+              "quantizers to list, those that lose most");
+  flags.Int64("threads", &arguments.threads, "N",
+              "threads; 0: as many as cores");
   std::vector<std::string> operands;
   if (const auto exit_code = flags.Parse(args, operands, out, err)) {
     return *exit_code;
@@ -147,42 +207,61 @@ int RunSimulate(absl::Span<const std::string> args, std::ostream& out,
     return flags.UsageError(
         absl::StrCat("unexpected argument '", operands[0], "'"), err);
   }
-  for (const char* required : {"recipe", "trace", "scales_csv"}) {
-    if (!flags.Has(required)) {
-      return flags.UsageError(absl::StrCat("want --", required), err);
+  if (arguments.recipes.empty()) {
+    return flags.UsageError("want --recipe=FILE", err);
+  }
+  if (arguments.slots < 0 || arguments.threads < 0 ||
+      arguments.threads > 1024) {
+    return flags.UsageError("want --slots of at least 0, --threads of 0..1024",
+                            err);
+  }
+  if (const absl::Status status = arguments.trace.Check(); !status.ok()) {
+    return flags.UsageError(status.message(), err);
+  }
+  std::vector<std::string> read = arguments.trace.paths();
+  for (const auto name : absl::StrSplit(arguments.recipes, ',')) {
+    read.emplace_back(name);
+  }
+  const std::vector<std::pair<const char*, const std::string*>> outputs = {
+      {"scales_csv", &arguments.scales_path},
+      {"summary_csv", &arguments.summary_path},
+      {"report", &arguments.report_path}};
+  for (const auto& [flag, written] : outputs) {
+    for (const std::string& path : read) {
+      if (SameFile(path, *written)) {
+        return flags.UsageError(absl::StrCat("--", flag, ": would overwrite ",
+                                             path, ", which is read"),
+                                err);
+      }
     }
   }
-  for (const std::string* value : {&recipe_name, &trace_list, &scales_path}) {
-    if (value->empty()) {
-      return flags.UsageError(
-          "got an empty --recipe, --trace or --scales_csv, want a path", err);
-    }
+  const auto recipes = LoadRecipes(arguments);
+  if (!recipes.ok()) return ReportStatus(recipes.status(), err);
+  if (recipes->size() > 1 && !arguments.scales_path.empty()) {
+    return flags.UsageError("--scales_csv: want one recipe", err);
   }
-  const absl::StatusOr<Recipe> recipe = Recipe::Load(recipe_name);
-  if (!recipe.ok()) return ReportStatus(recipe.status(), err);
-  const std::vector<std::string> traces = absl::StrSplit(trace_list, ',');
-  const absl::StatusOr<std::vector<Trace>> ranks = ReadTraceCsvs(traces);
-  if (!ranks.ok()) return ReportStatus(ranks.status(), err);
-  for (const std::string& trace : traces) {
-    if (SameFile(trace, scales_path)) {
-      return flags.UsageError(
-          "--scales_csv: would overwrite the trace " + trace, err);
-    }
+  const absl::StatusOr<ReplayResult> result =
+      Simulate(arguments, *recipes, err);
+  if (!result.ok()) return ReportStatus(result.status(), err);
+  for (const std::string& warning : result->warnings) err << warning << "\n";
+  if (!arguments.summary_path.empty()) {
+    const absl::Status written =
+        WriteFile(arguments.summary_path, SummaryCsv(*result));
+    if (!written.ok()) return ReportStatus(written, err);
   }
-  if (SameFile(recipe_name, scales_path)) {
-    return flags.UsageError(
-        "--scales_csv: would overwrite the recipe " + recipe_name, err);
+  if (!arguments.report_path.empty()) {
+    const absl::Status written = WriteFile(
+        arguments.report_path,
+        HtmlReport(*result,
+                   absl::StrCat("from ",
+                                absl::StrJoin(arguments.trace.paths(), ", "))));
+    if (!written.ok()) return ReportStatus(written, err);
   }
-  const absl::StatusOr<Simulation> simulation = Simulate(*recipe, *ranks);
-  if (!simulation.ok()) return ReportStatus(simulation.status(), err);
-  const absl::Status written = WriteFile(scales_path, simulation->scales_csv);
-  if (!written.ok()) return ReportStatus(written, err);
-  out << absl::StrFormat(
-      "%d steps, %d quantizers, %d rank%s: %d of %d scaled tensors saturate, "
-      "%d non-finite amaxes; scales in %s\n",
-      ranks->front().steps.size(), ranks->front().columns.size(), ranks->size(),
-      ranks->size() == 1 ? "" : "s", simulation->saturated, simulation->scaled,
-      simulation->non_finite, scales_path);
+  if (arguments.output == "json") {
+    out << SummaryJson(*result);
+  } else {
+    PrintTable(arguments, *result, out);
+  }
   return kExitOk;
 }
 

@@ -121,5 +121,16 @@ TEST_F(FlagSetTest, FaultsGoToStandardErrorWithExitCode2) {
   }
 }
 
+TEST_F(FlagSetTest, ARepeatableFlagKeepsEveryValueInOrder) {
+  FlagSet flags("try", "", "");
+  std::vector<std::string> values;
+  flags.Strings("sweep", &values, "X", "");
+  std::ostringstream out, err;
+  EXPECT_EQ(flags.Parse({"--sweep=b", "--sweep", "a", "--sweep="}, operands_,
+                        out, err),
+            std::nullopt);
+  EXPECT_EQ(values, (std::vector<std::string>{"b", "a", ""}));
+}
+
 }  // namespace
 }  // namespace scalekeeper

@@ -1,11 +1,10 @@
 // `scalekeeper simulate` against an oracle that shares no code with the
 // library, on small traces and on the recorded ones.
-#include "tools/simulate.h"
-
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "base/file.h"
@@ -14,26 +13,46 @@
 #include "tests/testing/delayed_oracle.h"
 #include "tests/testing/status_matchers.h"
 #include "tools/command.h"
+#include "tools/progress.h"
 
 namespace scalekeeper {
 namespace {
 
 using ::testing::HasSubstr;
 
+int RunSimulateCommand(std::vector<std::string> args, std::string* out,
+                       std::string* err) {
+  args.insert(args.begin(), "simulate");
+  std::ostringstream out_stream;
+  std::ostringstream err_stream;
+  const int code = RunScalekeeper(args, out_stream, err_stream);
+  *out = out_stream.str();
+  *err = err_stream.str();
+  return code;
+}
+
+std::string Written(const std::string& name, const std::string& text) {
+  const std::string path = ::testing::TempDir() + "/" + name;
+  EXPECT_THAT(WriteFile(path, text), IsOk());
+  return path;
+}
+
 // The scales_csv of the recipe `text` on `traces`, one per rank.
 std::string Scales(const std::string& text,
                    const std::vector<std::string>& traces) {
-  const auto recipe = Recipe::Parse(text, "test.textproto");
-  EXPECT_THAT(recipe, IsOk());
-  std::vector<Trace> ranks;
-  for (const std::string& csv : traces) {
-    auto trace = ParseTraceCsv(csv, "test.csv");
-    EXPECT_THAT(trace, IsOk());
-    ranks.push_back(*std::move(trace));
+  std::string list;
+  for (size_t rank = 0; rank < traces.size(); ++rank) {
+    absl::StrAppend(&list, rank == 0 ? "" : ",",
+                    Written(absl::StrCat("rank", rank, ".csv"), traces[rank]));
   }
-  auto simulation = Simulate(*recipe, ranks);
-  EXPECT_THAT(simulation, IsOk());
-  return simulation->scales_csv;
+  const std::string path = ::testing::TempDir() + "/scales.csv";
+  std::string out, err;
+  EXPECT_EQ(RunSimulateCommand({"--recipe=" + Written("r.textproto", text),
+                                "--trace=" + list, "--scales_csv=" + path},
+                               &out, &err),
+            kExitOk)
+      << err;
+  return ReadFile(path).value_or("");
 }
 
 std::string Delayed(const std::string& options) {
@@ -158,17 +177,6 @@ TEST(SimulateTest, TheRecordedTraceGivesTheOraclesScales) {
   }
 }
 
-int RunSimulateCommand(std::vector<std::string> args, std::string* out,
-                       std::string* err) {
-  args.insert(args.begin(), "simulate");
-  std::ostringstream out_stream;
-  std::ostringstream err_stream;
-  const int code = RunScalekeeper(args, out_stream, err_stream);
-  *out = out_stream.str();
-  *err = err_stream.str();
-  return code;
-}
-
 TEST(SimulateCommandTest, WritesTheScalesOfTheRecordedTrace) {
   const std::string path = ::testing::TempDir() + "/scales.csv";
   std::string out;
@@ -208,6 +216,8 @@ TEST(SimulateCommandTest, FaultsHaveTheirExitCodes) {
   EXPECT_EQ(RunSimulateCommand({"--recipe=delayed_hybrid"}, &out, &err),
             kExitTrouble);
   EXPECT_THAT(err, HasSubstr("--trace"));
+  EXPECT_EQ(RunSimulateCommand({"--trace=" + trace}, &out, &err), kExitTrouble);
+  EXPECT_THAT(err, HasSubstr("want --recipe"));
 }
 
 TEST(SimulateCommandTest, NeverOverwritesItsInputs) {
@@ -220,8 +230,186 @@ TEST(SimulateCommandTest, NeverOverwritesItsInputs) {
                                 "--scales_csv=" + trace},
                                &out, &err),
             kExitTrouble);
-  EXPECT_THAT(err, HasSubstr("would overwrite the trace"));
+  EXPECT_THAT(err, HasSubstr("--scales_csv: would overwrite"));
   EXPECT_THAT(ReadFile(trace), IsOkAndHolds(text));
+}
+
+const char kRecorded[] =
+    "--trace=tests/data/traces/amax_rank0.csv,"
+    "tests/data/traces/amax_rank1.csv";
+const char kHistograms[] =
+    "--histograms=tests/data/traces/log2hist_rank0.csv,"
+    "tests/data/traces/log2hist_rank1.csv";
+
+TEST(SimulateCommandTest, RanksRecipesAndNamesTheEvent) {
+  std::string out, err;
+  ASSERT_EQ(RunSimulateCommand({"--recipe=delayed_hybrid,tensorwise,blockwise",
+                                kRecorded, kHistograms},
+                               &out, &err),
+            kExitOk)
+      << err;
+  EXPECT_EQ(err, "");
+  EXPECT_THAT(out, HasSubstr("1000 steps, 99 quantizers, 2 ranks, 3 recipes"));
+  EXPECT_THAT(out, HasSubstr("event, steps 600-612: the loss jumps from "));
+  EXPECT_THAT(out, HasSubstr("tensorwise loses least: it saturates no tensor"));
+  EXPECT_THAT(out, HasSubstr("where ranks differ most:"));
+  // What loses least stands first, what cannot be judged last.
+  const size_t tensorwise = out.find("\ntensorwise ");
+  const size_t hybrid = out.find("\ndelayed_hybrid ");
+  const size_t blockwise = out.find("\nblockwise ");
+  ASSERT_NE(blockwise, std::string::npos) << out;
+  EXPECT_LT(tensorwise, hybrid);
+  EXPECT_LT(hybrid, blockwise);
+}
+
+TEST(SimulateCommandTest, SweepsEveryCombinationInOrderAndWritesASummary) {
+  const std::string summary = ::testing::TempDir() + "/summary.csv";
+  std::string out, err;
+  ASSERT_EQ(RunSimulateCommand(
+                {"--recipe=delayed_hybrid", kRecorded, "--sweep=margin=0,1",
+                 "--sweep", "amax_history_len=1,16,1024", "--summary_csv",
+                 summary, "--output=json"},
+                &out, &err),
+            kExitOk)
+      << err;
+  EXPECT_THAT(out, HasSubstr("\"verdict\": \"delayed_hybrid margin=1 "
+                             "amax_history_len="));
+  const auto rows = Rows(ReadFile(summary).value_or(""));
+  ASSERT_EQ(rows.size(), 1u + 6u * 100u);
+  EXPECT_EQ(rows[1][0], "delayed_hybrid margin=0 amax_history_len=1");
+  EXPECT_EQ(rows[1][1], "total");
+  EXPECT_EQ(rows[2][1], "layers.0.qkv/input");
+  EXPECT_EQ(rows[600][0], "delayed_hybrid margin=1 amax_history_len=1024");
+  for (const auto& row : rows) EXPECT_EQ(row.size(), rows[0].size());
+}
+
+TEST(SimulateCommandTest, WrongSweepsAreNamed) {
+  const std::string trace = Written("one.csv", "step,a/input\n0,1\n");
+  const auto complain = [&](const std::string& recipe,
+                            const std::vector<std::string>& sweeps) {
+    std::vector<std::string> args = {"--recipe=" + recipe, "--trace=" + trace};
+    args.insert(args.end(), sweeps.begin(), sweeps.end());
+    std::string out, err;
+    EXPECT_NE(RunSimulateCommand(args, &out, &err), kExitOk);
+    EXPECT_EQ(out, "");
+    return err;
+  };
+  EXPECT_THAT(complain("delayed_hybrid", {"--sweep=marign=1"}),
+              HasSubstr("did you mean \"margin\"?"));
+  EXPECT_THAT(complain("delayed_hybrid", {"--sweep=margin=x"}),
+              HasSubstr("margin: got \"x\", want an integer"));
+  EXPECT_THAT(complain("delayed_hybrid", {"--sweep=margin=33"}),
+              HasSubstr("got 33, want 0..32"));
+  EXPECT_THAT(complain("tensorwise", {"--sweep=margin=1"}),
+              HasSubstr("\"tensorwise\" has no delayed policy"));
+  EXPECT_THAT(
+      complain("delayed_hybrid", {"--sweep=margin=1", "--sweep=margin=2"}),
+      HasSubstr("got margin twice"));
+}
+
+TEST(SimulateCommandTest, OneRowAndAllZerosAreTraces) {
+  const std::string one = Written("one.csv", "step,a/input\n7,1\n");
+  const std::string zeros =
+      Written("zeros.csv", "step,loss,a/input\n0,,0\n1,,0\n2,,\n");
+  std::string out, err;
+  EXPECT_EQ(RunSimulateCommand({"--recipe=delayed_hybrid", "--trace=" + one},
+                               &out, &err),
+            kExitOk);
+  EXPECT_THAT(out, HasSubstr("1 steps, 1 quantizers, 1 rank: 0 of 1 scaled"));
+  EXPECT_EQ(RunSimulateCommand({"--recipe=delayed_hybrid", "--trace=" + zeros},
+                               &out, &err),
+            kExitOk);
+  EXPECT_THAT(out, HasSubstr("3 steps, 1 quantizers, 1 rank: 0 of 0 scaled"));
+  EXPECT_EQ(err, "");
+}
+
+TEST(SimulateCommandTest, ARecipeThatDoesNotFitTheTraceIsAFinding) {
+  const std::string recipe =
+      Written("r.textproto",
+              "defaults { all { delayed {} } }\n"
+              "rule { module: \"layers.b\" all { high_precision {} } }\n");
+  const std::string trace = Written("t.csv", "step,layers.a/input\n0,1\n");
+  std::string out, err;
+  EXPECT_EQ(RunSimulateCommand({"--recipe=" + recipe, "--trace=" + trace}, &out,
+                               &err),
+            kExitFindings);
+  EXPECT_THAT(err, HasSubstr("rule[0].module: got \"layers.b\""));
+}
+
+TEST(SimulateCommandTest, APathThatCannotBeWrittenIsTrouble) {
+  const std::string trace = Written("t.csv", "step,a/input\n0,1\n");
+  std::string out, err;
+  for (const char* flag : {"--summary_csv", "--scales_csv", "--report"}) {
+    EXPECT_EQ(RunSimulateCommand({"--recipe=delayed_hybrid", "--trace=" + trace,
+                                  flag, "/no/such/folder/x"},
+                                 &out, &err),
+              kExitTrouble);
+    EXPECT_THAT(err, HasSubstr("/no/such/folder/x: cannot be written"));
+  }
+}
+
+TEST(SimulateReportTest, IsOneFileWithEverySection) {
+  const std::string path = ::testing::TempDir() + "/report.html";
+  std::string out, err;
+  ASSERT_EQ(RunSimulateCommand({"--recipe=delayed_hybrid,tensorwise", kRecorded,
+                                kHistograms, "--report=" + path},
+                               &out, &err),
+            kExitOk)
+      << err;
+  const std::string html = ReadFile(path).value_or("");
+  for (const char* id :
+       {"verdict", "events", "ranking", "headroom", "curves", "ranks"}) {
+    EXPECT_THAT(html, HasSubstr(absl::StrCat("id=\"", id, "\"")));
+  }
+  EXPECT_THAT(html, HasSubstr("tensorwise loses least: it saturates no"));
+  EXPECT_THAT(html, HasSubstr("<li>steps 600-612: the loss jumps"));
+  EXPECT_THAT(html, HasSubstr(">steps 600-612</b>"));
+  for (const char* foreign : {"http", "<script", "<link", "url(", "@import"}) {
+    EXPECT_EQ(html.find(foreign), std::string::npos) << foreign;
+  }
+  EXPECT_LT(html.size(), 2u << 20);
+}
+
+TEST(SimulateReportTest, NamesCannotBecomeMarkup) {
+  const std::string trace =
+      Written("t.csv", "step,<b>&\"x\"/input\n0,1\n1,2\n");
+  const std::string path = ::testing::TempDir() + "/report.html";
+  std::string out, err;
+  ASSERT_EQ(RunSimulateCommand({"--recipe=delayed_hybrid", "--trace=" + trace,
+                                "--report=" + path},
+                               &out, &err),
+            kExitOk)
+      << err;
+  const std::string html = ReadFile(path).value_or("");
+  EXPECT_THAT(html, HasSubstr("&lt;b&gt;&amp;&quot;x&quot;"));
+  EXPECT_EQ(html.find("<b>&"), std::string::npos);
+}
+
+TEST(SimulateReportTest, HighPrecisionAloneHasNothingToDraw) {
+  const std::string trace = Written("t.csv", "step,a/input\n0,1\n");
+  const std::string path = ::testing::TempDir() + "/report.html";
+  std::string out, err;
+  ASSERT_EQ(RunSimulateCommand({"--recipe=high_precision", "--trace=" + trace,
+                                "--report=" + path},
+                               &out, &err),
+            kExitOk)
+      << err;
+  EXPECT_THAT(ReadFile(path).value_or(""),
+              HasSubstr("nothing here can be judged from amaxes"));
+}
+
+TEST(ProgressTest, DrawsABarAndIsSilentWhereNobodyLooks) {
+  EXPECT_EQ(Progress::Bar("x", 50, 100),
+            "x [###############...............]  50%");
+  EXPECT_EQ(Progress::Bar("x", 7, 0), "x 7");
+  EXPECT_EQ(Progress::Bar("x", 300, 100),
+            "x [##############################] 100%");
+  std::ostringstream err;
+  {
+    Progress progress("x", err);
+    progress.Update(1, 2);
+  }
+  EXPECT_EQ(err.str(), "");
 }
 
 }  // namespace
