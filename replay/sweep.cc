@@ -15,7 +15,8 @@ namespace {
 
 const std::vector<std::string>& Options() {
   static const auto* const options = new std::vector<std::string>{
-      "amax_history_len", "margin", "amax_compute_algo"};
+      "amax_history_len", "margin", "amax_compute_algo", "interval",
+      "staleness"};
   return *options;
 }
 
@@ -38,6 +39,20 @@ std::vector<DelayedSpec*> DelayedSpecs(RecipeSpec* spec) {
     for (RuleSpec& rule : phase.rules) add(&rule);
   }
   return found;
+}
+
+// Of the recipe, not of its policies.
+bool IsOfUpdate(absl::string_view option) {
+  return option == "interval" || option == "staleness";
+}
+
+void SetUpdate(const std::string& option, const std::string& value,
+               RecipeSpec* spec) {
+  if (!spec->update) spec->update.emplace();
+  int64_t number = 0;
+  if (!absl::SimpleAtoi(value, &number)) return;
+  (option == "interval" ? spec->update->interval : spec->update->staleness) =
+      number;
 }
 
 void Set(const std::string& option, const std::string& value,
@@ -65,8 +80,8 @@ absl::StatusOr<SweepAxis> ParseSweepAxis(absl::string_view text) {
   if (!known || equals == absl::string_view::npos) {
     return absl::InvalidArgumentError(
         absl::StrCat("--sweep: got ", Quoted(text),
-                     ", want amax_history_len=..., "
-                     "margin=... or amax_compute_algo=...",
+                     ", want amax_history_len=..., margin=..., "
+                     "amax_compute_algo=..., interval=... or staleness=...",
                      DidYouMean(axis.option, Options())));
   }
   axis.values = absl::StrSplit(text.substr(equals + 1), ',');
@@ -111,7 +126,11 @@ absl::StatusOr<std::vector<LabeledRecipe>> Sweep(
               "--sweep: recipe ", Quoted(recipe.label),
               " has no delayed policy, of which ", axes[a].option, " is"));
         }
-        for (DelayedSpec* spec : delayed) Set(axes[a].option, value, spec);
+        if (IsOfUpdate(axes[a].option)) {
+          SetUpdate(axes[a].option, value, &made.spec);
+        } else {
+          for (DelayedSpec* spec : delayed) Set(axes[a].option, value, spec);
+        }
         next.push_back(std::move(made));
       }
     }

@@ -16,7 +16,9 @@
 namespace scalekeeper {
 
 struct SweepAxis {
-  std::string option;  // amax_history_len, margin or amax_compute_algo
+  // amax_history_len, margin or amax_compute_algo of delayed policies; interval
+  // or staleness of the recipe's update.
+  std::string option;
   std::vector<std::string> values;
 };
 
@@ -24,7 +26,7 @@ struct SweepAxis {
 absl::StatusOr<SweepAxis> ParseSweepAxis(absl::string_view text);
 
 // Every combination of the axes' values, the first axis slowest; set in every
-// delayed policy of the recipe. InvalidArgument for a recipe that has none, or
+// delayed policy of the recipe, or in its update. InvalidArgument for a recipe that has none, or
 // for a value out of range; one axis per option.
 absl::StatusOr<std::vector<LabeledRecipe>> Sweep(
     const LabeledRecipe& recipe, const std::vector<SweepAxis>& axes);

@@ -184,8 +184,9 @@ int RunSimulate(absl::Span<const std::string> args, std::ostream& out,
   AddTraceFlags(&flags, &arguments.trace);
   flags.Strings("sweep", &arguments.sweeps, "OPTION=V1,V2,...",
                 "every recipe with each of these values in its delayed "
-                "policies; OPTION is amax_history_len, margin or "
-                "amax_compute_algo; may be given once per option");
+                "policies (OPTION amax_history_len, margin, "
+                "amax_compute_algo) or its update (interval, staleness); may "
+                "be given once per option");
   flags.String("scales_csv", &arguments.scales_path, "OUT",
                "write the scales of each step, for one recipe");
   flags.String("summary_csv", &arguments.summary_path, "OUT",
