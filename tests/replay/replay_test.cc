@@ -87,6 +87,9 @@ class BitEqualTest : public ::testing::TestWithParam<const char*> {};
 TEST_P(BitEqualTest, EveryScaleIsThatOfARecipeState) {
   const LabeledRecipe recipe = Parsed(GetParam());
   const auto want = LiveScales(recipe.recipe);
+  const UpdatePolicy& update = recipe.recipe.update();
+  const size_t first_updated =
+      static_cast<size_t>(update.interval + update.staleness);
   size_t rows = 0;
   size_t compared = 0;
   ReplayOptions options;
@@ -94,8 +97,9 @@ TEST_P(BitEqualTest, EveryScaleIsThatOfARecipeState) {
   options.scales = [&](const TraceBlock& block,
                        const std::vector<float>& scales) {
     for (size_t row = 0; row < block.rows; ++row, ++rows) {
-      // The first step measures rank 0's own tensor, which no state does.
-      if (rows == 0) continue;
+      // Until the first update rank 0's own tensor is measured, which is the
+      // quantizer's business, not the state's.
+      if (rows < first_updated) continue;
       for (size_t c = 0; c < block.columns; ++c) {
         const float scale = scales[block.at(row, c)];
         if (want[rows][c] == 0 || std::isnan(scale)) continue;
