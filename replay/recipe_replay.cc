@@ -1,6 +1,7 @@
 #include "replay/recipe_replay.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -41,7 +42,7 @@ absl::StatusOr<std::unique_ptr<RecipeReplay>> RecipeReplay::Create(
     const Recipe& recipe, const TraceHeader& header, int64_t first_step,
     const Options& options) {
   SlotTable table;
-  std::map<std::string, int32_t> modules;
+  std::map<std::string, std::array<int32_t, 3>> modules;
   std::vector<int32_t> slots;
   for (const TraceColumn& column : header.columns) {
     if (!IsLayerColumn(column)) {
@@ -54,10 +55,10 @@ absl::StatusOr<std::unique_ptr<RecipeReplay>> RecipeReplay::Create(
     }
     auto module = modules.find(column.module);
     if (module == modules.end()) {
-      SK_ASSIGN_OR_RETURN(const int32_t first, table.AddModule(column.module));
-      module = modules.emplace(column.module, first).first;
+      SK_ASSIGN_OR_RETURN(const auto added, table.AddModule(column.module));
+      module = modules.emplace(column.module, added).first;
     }
-    slots.push_back(module->second + static_cast<int32_t>(column.role));
+    slots.push_back(module->second[static_cast<size_t>(column.role)]);
   }
   SK_RETURN_IF_ERROR(table.Resolve(recipe));
   std::unique_ptr<RecipeReplay> replay(new RecipeReplay(std::move(table)));

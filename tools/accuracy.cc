@@ -55,12 +55,12 @@ void Compare(const float* x, const float* back, int64_t count, bool counted,
   }
 }
 
-struct Copy {
+struct MeasuredCopy {
   CopyAccuracy accuracy;
   Buffer back;
 };
 
-absl::StatusOr<Copy> MeasureCopy(const TensorQuantizer& own,
+absl::StatusOr<MeasuredCopy> MeasureCopy(const TensorQuantizer& own,
                                  const TensorJob& job, const ConstTensorView& x,
                                  const Buffer& exact, const Usages& usages) {
   kernels::CastCounters counters;
@@ -70,7 +70,7 @@ absl::StatusOr<Copy> MeasureCopy(const TensorQuantizer& own,
       own.quantizer->Quantize(x, Stream{});
   own.quantizer->set_counters(nullptr);
   SK_RETURN_IF_ERROR(q.status());
-  Copy copy;
+  MeasuredCopy copy;
   SK_ASSIGN_OR_RETURN(copy.back, Float32Buffer(job));
   SK_RETURN_IF_ERROR(
       own.quantizer->Dequantize(*q, Float32(copy.back, job), Stream{}));
@@ -103,13 +103,13 @@ absl::StatusOr<Accuracy> MeasureAccuracy(absl::string_view name,
   result.policy = own.policy;
   Buffer row_back;
   if (own.usages.row_wise) {
-    SK_ASSIGN_OR_RETURN(Copy copy,
+    SK_ASSIGN_OR_RETURN(MeasuredCopy copy,
                         MeasureCopy(own, job, x, exact, {true, false}));
     result.row_wise = copy.accuracy;
     row_back = std::move(copy.back);
   }
   if (own.usages.column_wise) {
-    SK_ASSIGN_OR_RETURN(const Copy copy,
+    SK_ASSIGN_OR_RETURN(const MeasuredCopy copy,
                         MeasureCopy(own, job, x, exact, {false, true}));
     result.column_wise = copy.accuracy;
     result.same =
