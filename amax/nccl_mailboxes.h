@@ -21,8 +21,8 @@ std::string NcclMailboxObstacle(const NcclHandle& handle);
 // Collective. `communicator` is over `handle`; ranks that fail before the
 // window is made tell the others over it. FailedPrecondition when not all ranks
 // are on one NVLink domain. Destroying it is collective, but where the group
-// is broken: an owned communicator is aborted then, the memory of a borrowed one
-// leaked, as after Abandon.
+// is broken: an owned communicator is aborted then, the memory of a borrowed
+// one leaked, as after Abandon.
 absl::StatusOr<std::unique_ptr<MailboxMemory>> MakeNcclMailboxes(
     const std::shared_ptr<NcclHandle>& handle, Communicator* communicator,
     uint32_t capacity);
