@@ -50,6 +50,7 @@ class GlooCommunicator : public Communicator {
   GlooCommunicator(std::string name, absl::Duration deadline, int rank,
                    int size)
       : name_(std::move(name)), deadline_(deadline), rank_(rank), size_(size) {}
+  ~GlooCommunicator() override;
 
   using Exchange =
       std::function<absl::StatusOr<std::vector<std::string>>(std::string)>;
@@ -67,7 +68,7 @@ class GlooCommunicator : public Communicator {
     Peer(GlooMesh* data, GlooMesh* notes, int rank_in)
         : rank(rank_in),
           head(data, kHeadSize),
-          head_sent(data, kHeadSize),
+          heads_sent{{data, kHeadSize}, {data, kHeadSize}},
           rest(data, 0),
           rest_sent(data, 0),
           note(notes, sizeof(Note)),
@@ -76,7 +77,11 @@ class GlooCommunicator : public Communicator {
     const int rank;
     bool posted = false;  // the next head can be received
     bool came = false;    // to this collective
-    GlooMesh::Block head, head_sent, rest, rest_sent, note, note_sent;
+    GlooMesh::Block head;
+    // By turns: when the peer's head of one collective has come, it has ended
+    // the collective before and got what was sent in it.
+    GlooMesh::Block heads_sent[2];
+    GlooMesh::Block rest, rest_sent, note, note_sent;
     Header header = {};
   };
 
@@ -111,6 +116,18 @@ class GlooCommunicator : public Communicator {
   std::unique_ptr<GlooMesh> data_, notes_;
   std::vector<std::unique_ptr<Peer>> peers_;
 };
+
+// What the others need to end the last collective goes out first.
+GlooCommunicator::~GlooCommunicator() {
+  if (!broken_.ok()) return;
+  const absl::Time end = absl::Now() + absl::Seconds(5);
+  for (const auto& peer : peers_) {
+    for (GlooMesh::Block* block :
+         {&peer->heads_sent[0], &peer->heads_sent[1], &peer->rest_sent}) {
+      (void)block->WaitSent(end);
+    }
+  }
+}
 
 absl::Status GlooCommunicator::Connect(const std::string& address,
                                        absl::Time end,
@@ -167,13 +184,16 @@ absl::Status GlooCommunicator::Trade(Kind kind, const char* send,
   const size_t first = std::min(bytes, kInline);
   for (const auto& peer : peers_) peer->came = false;
   for (const auto& peer : peers_) {
-    GlooMesh::Block& block = peer->head_sent;
+    if (!peer->posted) {
+      return Lost(peer.get(),
+                  absl::UnavailableError("it left after the last collective"));
+    }
+    GlooMesh::Block& block = peer->heads_sent[own_.sequence % 2];
+    absl::Status sent = block.WaitSent(end);
+    if (!sent.ok()) return Lost(peer.get(), sent);
     std::memcpy(block.data(), &own_, sizeof(own_));
     if (first != 0) std::memcpy(block.data() + sizeof(own_), send, first);
-    const absl::Status sent =
-        peer->posted
-            ? block.Send(peer->rank, kHeadSlot, sizeof(own_) + first)
-            : absl::UnavailableError("it left after the last collective");
+    sent = block.Send(peer->rank, kHeadSlot, sizeof(own_) + first);
     if (!sent.ok()) return Lost(peer.get(), sent);
   }
   for (const auto& peer : peers_) {
@@ -190,10 +210,12 @@ absl::Status GlooCommunicator::Trade(Kind kind, const char* send,
   const size_t rest = bytes - first;
   if (rest != 0) {
     for (const auto& peer : peers_) {
+      absl::Status status = peer->rest_sent.WaitSent(end);
+      if (!status.ok()) return Lost(peer.get(), status);
       peer->rest.Grow(rest);
       peer->rest_sent.Grow(rest);
       std::memcpy(peer->rest_sent.data(), send + first, rest);
-      absl::Status status = peer->rest.PostReceive(peer->rank, kRestSlot, rest);
+      status = peer->rest.PostReceive(peer->rank, kRestSlot, rest);
       if (status.ok()) {
         status = peer->rest_sent.Send(peer->rank, kRestSlot, rest);
       }
@@ -201,9 +223,8 @@ absl::Status GlooCommunicator::Trade(Kind kind, const char* send,
     }
   }
   for (const auto& peer : peers_) {
-    absl::Status status = peer->head_sent.WaitSent(end);
-    if (status.ok() && rest != 0) status = peer->rest.WaitReceived(end);
-    if (status.ok() && rest != 0) status = peer->rest_sent.WaitSent(end);
+    if (rest == 0) break;
+    const absl::Status status = peer->rest.WaitReceived(end);
     if (!status.ok()) {
       return absl::Now() >= end ? Late() : Lost(peer.get(), status);
     }
@@ -291,9 +312,10 @@ absl::Status GlooCommunicator::Break(absl::Status status) {
   std::memcpy(note.text, broken_.message().data(), length);
   for (const auto& peer : peers_) {
     std::memcpy(peer->note_sent.data(), &note, sizeof(note));
-    if (peer->note_sent.Send(peer->rank, kNoteSlot, sizeof(note)).ok()) {
-      (void)peer->note_sent.WaitSent(absl::Now() + absl::Seconds(1));
-    }
+    (void)peer->note_sent.Send(peer->rank, kNoteSlot, sizeof(note));
+  }
+  for (const auto& peer : peers_) {
+    (void)peer->note_sent.WaitSent(absl::Now() + absl::Seconds(1));
   }
   data_->Close();
   return broken_;

@@ -12,7 +12,8 @@
 //     the text names the group, the missing ranks, the number of the collective
 //     (0 is the first) and its size;
 //   * Unavailable when a rank's process ended or its communicator was
-//     destroyed; the text names the rank;
+//     destroyed; the text names the rank (one that ends in the middle of a
+//     message of more than 4 KB may be noticed at the deadline only);
 //   * FailedPrecondition when the ranks do not make the same call.
 // From then on the group is broken: this rank tells the others why; those that
 // come later, and every later call, get that first error at once (one that is

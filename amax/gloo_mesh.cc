@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/status_macros.h"
 #include "gloo/transport/address.h"
 #include "gloo/transport/context.h"
 #include "gloo/transport/pair.h"
@@ -84,7 +85,7 @@ GlooMesh::GlooMesh(std::shared_ptr<gloo::transport::Device> device, int rank,
 
 absl::StatusOr<std::string> GlooMesh::Listen(absl::Time end) {
   std::string addresses;
-  const absl::Status status = Call([&] {
+  absl::Status status = Call([&] {
     transportContext_ = device_->createContext(rank, size);
     transportContext_->setTimeout(Left(end));  // pairs copy it
     for (int peer = 0; peer < size; ++peer) {
@@ -143,7 +144,9 @@ void GlooMesh::Block::Grow(size_t size) {
 }
 
 absl::Status GlooMesh::Block::Send(int peer, uint64_t slot, size_t bytes) {
-  return Call([&] { buffer_->send(peer, slot, 0, bytes); });
+  SK_RETURN_IF_ERROR(Call([&] { buffer_->send(peer, slot, 0, bytes); }));
+  under_way_ = true;
+  return absl::OkStatus();
 }
 
 absl::Status GlooMesh::Block::PostReceive(int peer, uint64_t slot,
@@ -152,6 +155,8 @@ absl::Status GlooMesh::Block::PostReceive(int peer, uint64_t slot,
 }
 
 absl::Status GlooMesh::Block::WaitSent(absl::Time end) {
+  if (!under_way_) return absl::OkStatus();
+  under_way_ = false;
   return Call([&] { buffer_->waitSend(Left(end)); });
 }
 

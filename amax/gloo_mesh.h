@@ -76,6 +76,9 @@ class GlooMesh::Block {
   // its process.
   absl::Status Send(int peer, uint64_t slot, size_t bytes);
   absl::Status PostReceive(int peer, uint64_t slot, size_t bytes);
+  // Of the last Send, once; else nothing is waited for. Gloo does not tell when
+  // the peer's process ends meanwhile: wait where the peer is known to have the
+  // message, or not long.
   absl::Status WaitSent(absl::Time end);
   absl::Status WaitReceived(absl::Time end);
 
@@ -83,6 +86,7 @@ class GlooMesh::Block {
   GlooMesh* const mesh_;
   std::vector<char> bytes_;
   std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
+  bool under_way_ = false;  // sent, not waited for
 };
 
 }  // namespace scalekeeper
