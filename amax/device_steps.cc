@@ -67,7 +67,8 @@ absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
   SK_RETURN_IF_ERROR(FillBytes(device, steps->arena_->view().amax, 0,
                                steps->arena_->bytes(), Stream{}));
   SK_ASSIGN_OR_RETURN(steps->report_,
-                      MappedWords::Allocate(device, kStepReportWords));
+                      MappedWords::Allocate(device, kStepReportWords + 1));
+  steps->report_.Store(kStepReportWords, 1);
   steps->staged_.resize(*std::max_element(layout.message_words.begin(),
                                           layout.message_words.end()));
   SK_RETURN_IF_ERROR(steps->Store(Arena::Extent::kHead, Stream{}));

@@ -76,6 +76,10 @@ class DeviceSteps {
 
   const Arena& arena() const { return *arena_; }
   StepGuard guard() const;
+  // A skip flag that is always raised.
+  const uint32_t* raised_flag() const {
+    return report_.device_address() + kStepReportWords;
+  }
 
   // Queues a whole step; adds the reductions to *collectives. Not for stale
   // updates.

@@ -463,6 +463,12 @@ absl::Status RecipeState::EndStep(Stream stream, const uint32_t* skip_flag) {
   return rep_->EndStep(stream, skip_flag, rep_->UpdateIsDue());
 }
 
+absl::Status RecipeState::DiscardStep(Stream stream) {
+  static constexpr uint32_t kRaised = 1;
+  const bool on_gpu = rep_->frozen && rep_->steps != nullptr;
+  return EndStep(stream, on_gpu ? rep_->steps->raised_flag() : &kRaised);
+}
+
 bool RecipeState::UpdateIsDue() const {
   return frozen() && rep_->UpdateIsDue();
 }

@@ -119,6 +119,10 @@ class RecipeState {
   // (and raises no flag for them); unreduced slots follow this rank's word.
   absl::Status EndStep(Stream stream, const uint32_t* skip_flag = nullptr);
 
+  // EndStep, but what this rank observed is dropped, and with it what the
+  // others of its groups did: a skip_flag that the host raises. Every rank ends
+  // the step, with one or the other.
+  absl::Status DiscardStep(Stream stream);
   // Whether the coming EndStep makes scales of amaxes, or begins to: each does
   // but under the recipe's update.interval.
   bool UpdateIsDue() const;

@@ -76,6 +76,21 @@ TEST(RanksTest, OneCollectivePerGroupAndUpdate) {  // I11
   EXPECT_EQ(local.Scale(1), 56);
 }
 
+TEST(RanksTest, OneRankDiscardsAStepForAll) {
+  Job job(2, DelayedRecipe(""));
+  ExpectAllOk(job.Freeze());
+  ExpectAllOk(job.Step({1, 8}));
+  ExpectAllOk(job.OnAll([&](int rank) {
+    job.Observe(rank, 100);
+    return rank == 1 ? job.state(rank).DiscardStep(Stream{})
+                     : job.state(rank).EndStep(Stream{});
+  }));
+  for (int rank : {0, 1}) {
+    EXPECT_EQ(job.Scale(rank), 56);
+    EXPECT_EQ(job.state(rank).counters().skipped, 1);
+  }
+}
+
 TEST(RanksTest, ASlowReductionIsWaitedFor) {  // I10
   Job job(2, DelayedRecipe(""));
   ExpectAllOk(job.Freeze());

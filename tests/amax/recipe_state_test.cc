@@ -432,6 +432,23 @@ TEST(RecipeStateTest, CreateRefusesWhatItCannotUse) {
               StatusIs(kInvalidArgument, HasSubstr("groups[\"dp\"]")));
 }
 
+TEST(RecipeStateTest, ADiscardedStepDropsTheObservations) {
+  OneModule m = FrozenModule(DelayedRecipe("amax_history_len: 4"));
+  EXPECT_THAT(m.Step(8), IsOk());
+  m.Observe(std::numeric_limits<float>::infinity());
+  EXPECT_THAT(m.state->DiscardStep(Stream{}), IsOk());
+  EXPECT_EQ(m.Scale(), 56);
+  EXPECT_EQ(m.state->step(), 2);
+  EXPECT_EQ(m.state->counters().skipped, 1);
+  EXPECT_THAT(m.state->Check(Stream{}), IsOk()) << "and raises no flag";
+  EXPECT_THAT(m.Step(16), IsOk());
+  EXPECT_THAT(m.Window(), ElementsAre(FloatBits(8), FloatBits(16)));
+  OneModule early(DelayedRecipe(""));
+  EXPECT_THAT(early.state->DiscardStep(Stream{}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("before Freeze")));
+}
+
 TEST(RecipeStateTest, SkipFlagDropsTheObservations) {
   OneModule m = FrozenModule(DelayedRecipe(""));
   ASSERT_THAT(m.Step(8), IsOk());

@@ -125,6 +125,22 @@ INSTANTIATE_TEST_SUITE_P(Policies, UpdatePolicyCudaTest,
                          ::testing::Combine(::testing::Values(1, 3),
                                             ::testing::Values(0, 1)));
 
+TEST_P(UpdatePolicyCudaTest, ADiscardedStepIsTheHosts) {
+  const auto [interval, staleness] = GetParam();
+  Twins twins(RecipeOf(interval, staleness));
+  for (int step = 0; step < 12; ++step) {
+    twins.Observe(static_cast<float>(1 + step * 5 % 7));
+    if (step % 4 == 1) {
+      ASSERT_THAT(twins.host.state->DiscardStep(Stream{}), IsOk());
+      ASSERT_THAT(twins.gpu.state->DiscardStep(AsStream(twins.stream)), IsOk());
+    } else {
+      twins.EndStepOnHost(false);
+      ASSERT_THAT(twins.gpu.state->EndStep(AsStream(twins.stream)), IsOk());
+    }
+    twins.ExpectEqual();
+  }
+}
+
 class UpdateFaultsCudaTest : public UpdatePolicyCudaTest {};
 
 TEST_P(UpdateFaultsCudaTest, AGraphOfAnotherStepOfTheIntervalIsReported) {
