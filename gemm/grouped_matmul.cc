@@ -7,6 +7,7 @@
 #include "gemm/cublaslt_matmul.h"
 #include "gemm/matmul_problem.h"
 #include "quantizer/dequantize.h"
+#include "quantizer/grouped_kernels.h"
 
 namespace scalekeeper {
 namespace {
@@ -90,7 +91,8 @@ absl::Status CheckGrouped(absl::string_view call, absl::string_view what,
   const auto count = static_cast<size_t>(tensor.experts);
   const auto codes = static_cast<size_t>(tensor.rows * tensor.cols);
   if ((tensor.row_wise.size() < codes && tensor.column_wise.size() < codes) ||
-      tensor.scale_inv.size() < count * sizeof(float) ||
+      tensor.scale_inv.size() <
+          count * kernels::kGroupedScaleStride * sizeof(float) ||
       tensor.offsets.size() < (count + 1) * sizeof(int64_t)) {
     return refuse(" without its data, want one that MakeEmpty has made");
   }
@@ -137,7 +139,8 @@ MatmulInput GroupedInput(const GroupedTensor& tensor, bool wants_row_wise,
   }
   input.format = tensor.format;
   input.scaling = tensor.scaling;
-  input.grid = internal::OneScale(tensor.scale_inv.as<float>() + e);
+  input.grid = internal::OneScale(tensor.scale_inv.as<float>() +
+                                  e * kernels::kGroupedScaleStride);
   return input;
 }
 

@@ -75,7 +75,7 @@ absl::Status GroupedCast(const ConstTensorView& x, const GroupedSpec& spec,
   }
   for (int e = 0; e < spec.experts; ++e) {
     CastScale scale = ScaleOfExpert(spec, e);
-    scale.row_wise_scale_inv = out.scale_inv + e;
+    scale.row_wise_scale_inv = out.scale_inv + e * kGroupedScaleStride;
     CastOutput codes;
     codes.row_wise = At(out.row_wise, spec, e, x.cols);
     codes.column_wise = At(out.column_wise, spec, e, x.cols);
@@ -104,7 +104,8 @@ absl::Status GroupedDecode(const GroupedSpec& spec, const uint8_t* row_wise,
                                DType::kUint8, rows.cols, rows.rows)
                   .Transposed();
     SK_RETURN_IF_ERROR(Decode(ConstTensorView(codes), spec.format,
-                              scale_inv + e, rows, stream));
+                              scale_inv + e * kGroupedScaleStride, rows,
+                              stream));
   }
   for (int64_t r = spec.offsets[spec.experts]; r < out.rows; ++r) {
     for (int64_t c = 0; c < out.cols; ++c) {

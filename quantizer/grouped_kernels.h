@@ -45,13 +45,18 @@ struct GroupedSpec {
   Format format = Format::kE4M3;
 };
 
+// Floats from one expert's scale_inv to the next one's: 16 bytes, as cuBLASLt
+// wants the addresses of scales to be aligned.
+inline constexpr int kGroupedScaleStride = 4;
+
 // Null pointers are left out.
 struct GroupedOutput {
   uint8_t* row_wise = nullptr;  // R x C codes
   // Per expert C x R_e codes, the expert's at byte offsets[e] * C.
   uint8_t* column_wise = nullptr;
-  float* scale_inv = nullptr;  // one per expert, also for one without rows
-  bool observe = false;        // raises *slot.amax to the amax of its rows
+  // One per expert, also for one without rows, kGroupedScaleStride apart.
+  float* scale_inv = nullptr;
+  bool observe = false;  // raises *slot.amax to the amax of its rows
 };
 
 // Where the scale of expert `e` comes from.

@@ -112,7 +112,8 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ uint8_t codes[kTile][kTile + 4];
   if (blockIdx.x == 0) {
     for (int e = threadIdx.x; e < spec.experts; e += kThreads) {
-      out.scale_inv[e] = ScaleInverse(ResolveScale(ScaleOfExpert(spec, e)));
+      out.scale_inv[e * kGroupedScaleStride] =
+          ScaleInverse(ResolveScale(ScaleOfExpert(spec, e)));
     }
   }
   const int lane = threadIdx.x % kTile;
@@ -186,7 +187,7 @@ __global__ void __launch_bounds__(kThreads)
           row_wise != nullptr
               ? row_wise[i]
               : column_wise[begin * out.cols + col * length + row - begin];
-      value = Decode(spec.format, code) * scale_inv[e];
+      value = Decode(spec.format, code) * scale_inv[e * kGroupedScaleStride];
     }
     StoreFloat(out.dtype, value, out.data,
                row * out.row_stride + col * out.col_stride);

@@ -123,7 +123,8 @@ absl::StatusOr<GroupedTensor> GroupedQuantizer::MakeEmpty(int64_t rows,
   if (usages_.column_wise && !(infers && usages_.row_wise)) {
     SK_RETURN_IF_ERROR(allocate(codes, &tensor.column_wise));
   }
-  SK_RETURN_IF_ERROR(allocate(count * sizeof(float), &tensor.scale_inv));
+  SK_RETURN_IF_ERROR(allocate(
+      count * kernels::kGroupedScaleStride * sizeof(float), &tensor.scale_inv));
   SK_RETURN_IF_ERROR(allocate((count + 1) * sizeof(int64_t), &tensor.offsets));
   SK_RETURN_IF_ERROR(allocate(count * sizeof(uint32_t), &tensor.amaxes));
   // Read before it is quantized: no rows.

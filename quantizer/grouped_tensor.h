@@ -29,9 +29,11 @@ struct GroupedTensor {
   // Empty where the usage was not asked for.
   Buffer row_wise;     // R x C codes
   Buffer column_wise;  // per expert C x R_e codes, from byte offsets[e] * C on
-  Buffer scale_inv;    // float32, one per expert, of both uses
-  Buffer offsets;      // int64, experts + 1: where their rows begin
-  Buffer amaxes;       // uint32, one per expert: scratch
+  // float32, one per expert, of both uses; kGroupedScaleStride apart
+  // (quantizer/grouped_kernels.h).
+  Buffer scale_inv;
+  Buffer offsets;  // int64, experts + 1: where their rows begin
+  Buffer amaxes;   // uint32, one per expert: scratch
 
   size_t bytes() const {
     return row_wise.size() + column_wise.size() + scale_inv.size() +

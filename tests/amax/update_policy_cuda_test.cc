@@ -40,7 +40,9 @@ struct Twins {
   }
   void Observe(float amax) {
     host.Observe(amax);
-    SetAmax(*gpu.state, gpu.slots.input, FloatBits(amax), AsStream(stream));
+    // The maximum of what the slot has observed since the last update.
+    SetAmax(*gpu.state, gpu.slots.input,
+            *host.state->View(host.slots.input).amax, AsStream(stream));
   }
   void EndStepOnHost(bool skip) {
     const uint32_t word = skip ? 1 : 0;

@@ -88,6 +88,10 @@ struct Case {
 
 class GroupedAgainstSingleTest : public ::testing::TestWithParam<Case> {};
 
+float ScaleInvOf(const GroupedTensor& tensor, int expert) {
+  return tensor.scale_inv.as<float>()[expert * kernels::kGroupedScaleStride];
+}
+
 TEST_P(GroupedAgainstSingleTest, GivesWhatAQuantizerPerExpertGives) {
   const Case& c = GetParam();
   const int count = static_cast<int>(c.counts.size());
@@ -123,8 +127,7 @@ TEST_P(GroupedAgainstSingleTest, GivesWhatAQuantizerPerExpertGives) {
                   Slice(want.row_wise->codes, 0, n * kCols));
         EXPECT_EQ(Slice(q.column_wise, first * kCols, n * kCols),
                   Slice(want.column_wise->codes, 0, n * kCols));
-        EXPECT_EQ(q.scale_inv.as<float>()[e],
-                  *want.row_wise->scale_inv.as<float>());
+        EXPECT_EQ(ScaleInvOf(q, e), *want.row_wise->scale_inv.as<float>());
         TestTensor want_back(DType::kF32, n, kCols);
         ASSERT_THAT(alone->Dequantize(want, want_back.view(), kStream), IsOk());
         for (int64_t r = 0; r < n; ++r) {
@@ -183,8 +186,8 @@ TEST(GroupedQuantizerTest, APoisonedExpertPoisonsNoOther) {
   GroupedTensor q = ValueOrDie(quantizer->MakeEmpty(2, 1, kStream));
   const int64_t counts[] = {1, 1};
   ASSERT_THAT(quantizer->QuantizeInto(two.view(), counts, &q, kStream), IsOk());
-  EXPECT_EQ(q.scale_inv.as<float>()[0], 1.0f);
-  EXPECT_EQ(q.scale_inv.as<float>()[1], 1.0f / 224.0f);
+  EXPECT_EQ(ScaleInvOf(q, 0), 1.0f);
+  EXPECT_EQ(ScaleInvOf(q, 1), 1.0f / 224.0f);
   ASSERT_THAT(experts.state->EndStep(kStream), IsOk());
   EXPECT_THAT(experts.state->Check(kStream),
               StatusIs(absl::StatusCode::kOutOfRange,
@@ -209,8 +212,8 @@ TEST(GroupedQuantizerTest, SharesAmaxesOverTheGroup) {
         });
     GroupedTensor q = ValueOrDie(quantizer->MakeEmpty(rows, 1, kStream));
     ASSERT_THAT(quantizer->QuantizeInto(x.view(), counts, &q, kStream), IsOk());
-    EXPECT_EQ(q.scale_inv.as<float>()[0], 1.0f / 112.0f);
-    EXPECT_EQ(q.scale_inv.as<float>()[1], 1.0f / 56.0f);
+    EXPECT_EQ(ScaleInvOf(q, 0), 1.0f / 112.0f);
+    EXPECT_EQ(ScaleInvOf(q, 1), 1.0f / 56.0f);
   });
 }
 
