@@ -82,8 +82,8 @@ DeviceSteps::~DeviceSteps() {
   // What still runs uses all this.
   (void)arena_.release();
   (void)mailboxes_.release();
-  (void)new MappedWords(std::move(report_));
-  (void)new SideStream(std::move(side_));
+  report_.Abandon();
+  side_.Abandon();
 }
 
 absl::Status DeviceSteps::WaitForDevice() {

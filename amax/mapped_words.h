@@ -39,6 +39,8 @@ class MappedWords {
   void Store(int i, uint32_t value) {
     __atomic_store_n(words_ + i, value, __ATOMIC_RELEASE);
   }
+  // The device may still use them: they are not freed any more.
+  void Abandon() { words_ = nullptr; }
   // Null when empty.
   uint32_t* device_address() const { return address_; }
 

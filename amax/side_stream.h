@@ -38,6 +38,8 @@ class SideStream {
   absl::Status Fork(Stream stream);
   absl::Status Join(Stream stream);
   Stream stream() const { return {stream_}; }
+  // Its work may never end: it is not destroyed any more.
+  void Abandon() { stream_ = event_ = nullptr; }
 
  private:
   Device device_;

@@ -26,8 +26,8 @@ struct SweepAxis {
 absl::StatusOr<SweepAxis> ParseSweepAxis(absl::string_view text);
 
 // Every combination of the axes' values, the first axis slowest; set in every
-// delayed policy of the recipe, or in its update. InvalidArgument for a recipe that has none, or
-// for a value out of range; one axis per option.
+// delayed policy of the recipe, or in its update. InvalidArgument for a recipe
+// that has none, or for a value out of range; one axis per option.
 absl::StatusOr<std::vector<LabeledRecipe>> Sweep(
     const LabeledRecipe& recipe, const std::vector<SweepAxis>& axes);
 

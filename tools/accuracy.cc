@@ -61,8 +61,10 @@ struct MeasuredCopy {
 };
 
 absl::StatusOr<MeasuredCopy> MeasureCopy(const TensorQuantizer& own,
-                                 const TensorJob& job, const ConstTensorView& x,
-                                 const Buffer& exact, const Usages& usages) {
+                                         const TensorJob& job,
+                                         const ConstTensorView& x,
+                                         const Buffer& exact,
+                                         const Usages& usages) {
   kernels::CastCounters counters;
   own.quantizer->set_usages(usages);
   own.quantizer->set_counters(&counters);
