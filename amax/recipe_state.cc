@@ -48,7 +48,6 @@ std::string QuotedList(const std::vector<std::string>& names) {
 
 }  // namespace internal
 
-using internal::DieOfMisuse;
 using internal::QuotedList;
 
 absl::StatusOr<uint32_t> RecipeState::Rep::ArenaIndex(

@@ -116,7 +116,7 @@ absl::StatusOr<OutputFile> OutputFile::Create(const std::string& path,
   internal::Descriptor fd(
       open(opened.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (fd.get() < 0) {
-    const absl::Status status = FileError(errno, opened);
+    absl::Status status = FileError(errno, opened);
     if (temporary.empty()) return status;
     return absl::Status(
         status.code(),
