@@ -30,7 +30,7 @@ absl::Status LintChip(const std::string& file, const Recipe& recipe,
   if (modules.empty()) modules = {"any module"};
   SK_ASSIGN_OR_RETURN(const ResolvedModules resolved,
                       recipe.ResolveSome(modules));
-  const absl::Status status =
+  absl::Status status =
       CheckChip(recipe.phase_from_steps(), modules, resolved, options);
   if (status.ok()) return status;
   std::vector<std::string> lines = absl::StrSplit(status.message(), '\n');
