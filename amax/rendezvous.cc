@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -202,20 +203,26 @@ absl::StatusOr<std::string> Serve(const MeetingPoint& point,
   return answer;
 }
 
-// One attempt.
-absl::StatusOr<Socket> Connect(const MeetingPoint& point, absl::Time end) {
+using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+
+// Those of the meeting point, for sockets of a type.
+absl::StatusOr<Addresses> LookUp(const MeetingPoint& point, int socket_type) {
   addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_socktype = socket_type;
   addrinfo* found = nullptr;
   const int error = ::getaddrinfo(
       point.address.c_str(), absl::StrCat(point.port).c_str(), &hints, &found);
-  if (error != 0) {
-    return absl::UnavailableError(absl::StrCat("address \"", point.address,
-                                               "\": ", ::gai_strerror(error)));
-  }
+  if (error == 0) return Addresses(found, &::freeaddrinfo);
+  return absl::UnavailableError(
+      absl::StrCat("address \"", point.address, "\": ", ::gai_strerror(error)));
+}
+
+// One attempt.
+absl::StatusOr<Socket> Connect(const MeetingPoint& point, absl::Time end) {
+  SK_ASSIGN_OR_RETURN(const Addresses found, LookUp(point, SOCK_STREAM));
   std::string last = "no address";
   Socket connected;
-  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+  for (const addrinfo* a = found.get(); a != nullptr; a = a->ai_next) {
     Socket socket(::socket(a->ai_family,
                            SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
                            a->ai_protocol));
@@ -238,7 +245,6 @@ absl::StatusOr<Socket> Connect(const MeetingPoint& point, absl::Time end) {
     }
     last = std::strerror(failed);
   }
-  ::freeaddrinfo(found);
   if (connected.open()) return connected;
   return absl::UnavailableError(last);
 }
@@ -402,17 +408,10 @@ absl::StatusOr<std::vector<std::string>> ExchangeThroughFiles(
 }
 
 absl::StatusOr<std::string> LocalAddressTowards(const MeetingPoint& point) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_DGRAM;  // connecting sends nothing
-  addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(
-      point.address.c_str(), absl::StrCat(point.port).c_str(), &hints, &found);
-  if (error != 0) {
-    return absl::UnavailableError(absl::StrCat("address \"", point.address,
-                                               "\": ", ::gai_strerror(error)));
-  }
+  // Connecting such a socket sends nothing.
+  SK_ASSIGN_OR_RETURN(const Addresses found, LookUp(point, SOCK_DGRAM));
   std::string local;
-  for (const addrinfo* a = found; a != nullptr && local.empty();
+  for (const addrinfo* a = found.get(); a != nullptr && local.empty();
        a = a->ai_next) {
     const Socket socket(
         ::socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, a->ai_protocol));
@@ -428,7 +427,6 @@ absl::StatusOr<std::string> LocalAddressTowards(const MeetingPoint& point) {
       local = digits;
     }
   }
-  ::freeaddrinfo(found);
   if (!local.empty()) return local;
   return absl::UnavailableError(absl::StrCat(
       "no address of this machine from which ", point.address, " is reached"));
