@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
+#include "amax/annotate.h"
 #include "amax/exchange_agreement.h"
 #include "amax/kernels_host.h"
 #include "amax/update.h"
@@ -17,12 +18,6 @@ namespace {
 
 constexpr uint32_t kMaxDeviceGroups = 256;  // one bit each in a block's memory
 constexpr uint32_t kMaxDeviceSlots = 65535 * kBlockSlots;  // 16-bit block count
-
-absl::Status Annotate(const absl::Status& status, absl::string_view where) {
-  if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat(where, ": ", status.message()));
-}
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "amax/agreement.h"
 #include "amax/amax_group.h"
+#include "amax/annotate.h"
 #include "amax/arena.h"
 #include "amax/device_steps.h"
 #include "amax/group_table.h"
@@ -23,16 +24,6 @@
 #include "base/status_macros.h"
 
 namespace scalekeeper {
-namespace {
-
-absl::Status Annotate(const absl::Status& status, absl::string_view where) {
-  if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat(where, ": ", status.message()));
-}
-
-}  // namespace
-
 namespace internal {
 
 void DieOfMisuse(absl::string_view what) {
