@@ -6,9 +6,11 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/crc32c.h"
 #include "base/file.h"
+#include "base/file_stream.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "proto/state.pb.h"
@@ -252,7 +254,24 @@ absl::Status WriteStateFile(const std::string& path, const StateImage& image) {
 }
 
 absl::StatusOr<StateImage> ReadStateFile(const std::string& path) {
-  SK_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
+  SK_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
+  std::string bytes;
+  SK_RETURN_IF_ERROR(file.Read(kHeaderBytes, &bytes));
+  // No more than a state has that begins like this, and one byte: a pipe or a
+  // device may go on for ever.
+  if (bytes.size() == kHeaderBytes && absl::StartsWith(bytes, kMagic)) {
+    constexpr size_t kPiece = size_t{1} << 20;
+    const uint64_t wanted =
+        kHeaderBytes + 1 +
+        std::min<uint64_t>(GetLittleEndian(bytes, kLengthAt, 8),
+                           std::numeric_limits<int32_t>::max());
+    while (bytes.size() < wanted) {
+      const size_t before = bytes.size();
+      const size_t piece = std::min<size_t>(kPiece, wanted - before);
+      SK_RETURN_IF_ERROR(file.Read(piece, &bytes));
+      if (bytes.size() - before < piece) break;
+    }
+  }
   absl::StatusOr<StateImage> image = DecodeState(bytes);
   if (image.ok()) return image;
   return absl::Status(image.status().code(),

@@ -130,7 +130,7 @@ int RunAccuracy(absl::Span<const std::string> args, std::ostream& out,
     absl::StatusOr<TensorJob> job = MakeJob(flags, f, path);
     if (!job.ok()) return flags.UsageError(job.status().message(), err);
     job->modules = modules;
-    const absl::StatusOr<std::string> bytes = ReadFile(path);
+    const absl::StatusOr<std::string> bytes = ReadTensorFile(*job, path);
     if (!bytes.ok()) return ReportStatus(bytes.status(), err);
     absl::StatusOr<Buffer> values = TensorValues(*job, *bytes, path);
     if (!values.ok()) return ReportStatus(values.status(), err);

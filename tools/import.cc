@@ -49,7 +49,12 @@ int ImportRecipe(const absl::StatusOr<ImportedRecipe>& recipe,
 
 absl::Status ImportState(const std::string& input, const std::string& output,
                          std::ostream& out) {
-  SK_ASSIGN_OR_RETURN(const std::string json, ReadFile(input));
+  constexpr size_t kMaxBytes = size_t{1} << 28;
+  SK_ASSIGN_OR_RETURN(const std::string json, ReadFile(input, kMaxBytes + 1));
+  if (json.size() > kMaxBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        input, ": got more than ", kMaxBytes, " bytes, want at most that"));
+  }
   absl::StatusOr<StateImage> image = ImportArraysJson(json);
   if (!image.ok()) {
     return absl::Status(image.status().code(),
@@ -98,6 +103,13 @@ int RunImport(absl::Span<const std::string> args, std::ostream& out,
   }
   if (source == args.size()) {
     return flags.UsageError("want megatron, te or arrays", err);
+  }
+  if (flags.Has("output") && output.empty()) {
+    return flags.UsageError("--output: got an empty name", err);
+  }
+  if (flags.Has("layers") && args[source] != "megatron") {
+    return flags.UsageError(
+        absl::StrCat("--layers: has no effect with ", args[source]), err);
   }
   const absl::Span<const std::string> rest = args.subspan(source + 1);
   if (args[source] == "megatron") {

@@ -361,6 +361,7 @@ absl::StatusOr<ImportedRecipe> ImportTransformerEngine(
                    {"reduce_amax", "True"},
                    {"fp8_dpa", "False"},
                    {"fp8_mha", "False"}};
+  std::set<std::string> given;
   for (const std::string& piece : SplitOptions(absl::StrJoin(options, " "))) {
     const std::pair<std::string, std::string> parts =
         absl::StrSplit(piece, absl::MaxSplits('=', 1));
@@ -371,6 +372,10 @@ absl::StatusOr<ImportedRecipe> ImportTransformerEngine(
       return absl::InvalidArgumentError(
           absl::StrCat("unknown option ", Quoted(parts.first),
                        DidYouMean(parts.first, names)));
+    }
+    if (!given.insert(parts.first).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("option ", Quoted(parts.first), ": given twice"));
     }
     known->second = parts.second;
   }

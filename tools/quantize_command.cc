@@ -105,7 +105,7 @@ int RunQuantize(absl::Span<const std::string> args, std::ostream& out,
     if (!modules.ok()) return ReportStatus(modules.status(), err);
     job->modules = *std::move(modules);
   }
-  const absl::StatusOr<std::string> values = ReadFile(f.input);
+  const absl::StatusOr<std::string> values = ReadTensorFile(*job, f.input);
   if (!values.ok()) return ReportStatus(values.status(), err);
   const absl::StatusOr<QuantizedFiles> result =
       QuantizeValues(*recipe, *job, *values, f.input);

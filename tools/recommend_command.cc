@@ -90,7 +90,9 @@ int RunRecommend(absl::Span<const std::string> args, std::ostream& out,
   if (trace.bytes() == 0) {
     return flags.UsageError("--trace: want files, which are read twice", err);
   }
-  for (const std::string& read : trace.paths()) {
+  std::vector<std::string> inputs = trace.paths();
+  inputs.push_back(baseline_name);
+  for (const std::string& read : inputs) {
     if (SameFile(read, path)) {
       return flags.UsageError(
           absl::StrCat("--out: would overwrite ", read, ", which is read"),

@@ -227,7 +227,19 @@ int RunSimulate(absl::Span<const std::string> args, std::ostream& out,
       {"scales_csv", &arguments.scales_path},
       {"summary_csv", &arguments.summary_path},
       {"report", &arguments.report_path}};
-  for (const auto& [flag, written] : outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const auto& [flag, written] = outputs[i];
+    if (flags.Has(flag) && written->empty()) {
+      return flags.UsageError(absl::StrCat("--", flag, ": got an empty name"),
+                              err);
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (written->empty() || *written != *outputs[j].second) continue;
+      return flags.UsageError(
+          absl::StrCat("--", flag, " and --", outputs[j].first, ": got ",
+                       *written, " for both"),
+          err);
+    }
     for (const std::string& path : read) {
       if (SameFile(path, *written)) {
         return flags.UsageError(absl::StrCat("--", flag, ": would overwrite ",

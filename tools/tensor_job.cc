@@ -5,6 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "re2/re2.h"
@@ -14,6 +15,11 @@ namespace {
 
 // Elements of a tensor that fit in memory and whose bytes fit in size_t.
 constexpr int64_t kMaxElements = int64_t{1} << 40;
+
+size_t ByteCount(const TensorJob& job) {
+  return static_cast<size_t>(job.rows) * static_cast<size_t>(job.cols) *
+         SizeOf(job.dtype);
+}
 
 }  // namespace
 
@@ -79,12 +85,17 @@ std::optional<TensorJob> TensorJobOfFileName(absl::string_view path) {
   return job;
 }
 
+absl::StatusOr<std::string> ReadTensorFile(const TensorJob& job,
+                                           const std::string& path) {
+  constexpr size_t kTooMany = size_t{1} << 20;
+  return ReadFile(path, ByteCount(job) + kTooMany);
+}
+
 absl::StatusOr<Buffer> TensorValues(const TensorJob& job,
                                     absl::string_view values,
                                     absl::string_view source) {
   const size_t element = SizeOf(job.dtype);
-  const size_t want =
-      static_cast<size_t>(job.rows) * static_cast<size_t>(job.cols) * element;
+  const size_t want = ByteCount(job);
   if (values.size() != want) {
     return absl::InvalidArgumentError(
         absl::StrCat(source, ": got ", values.size(), " bytes, want ", want,

@@ -47,6 +47,10 @@ DType DTypeOfName(absl::string_view name);
 // layers.4.fc2.grad.128x128.bf16; nullopt of any other.
 std::optional<TensorJob> TensorJobOfFileName(absl::string_view path);
 
+// The file's bytes; of one that is too large as many as tell so, and no more.
+absl::StatusOr<std::string> ReadTensorFile(const TensorJob& job,
+                                           const std::string& path);
+
 // An aligned copy of `values`: rows x cols elements of the job's dtype,
 // little-endian, row-major. InvalidArgument naming `source` on a size that does
 // not fit.

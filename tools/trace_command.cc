@@ -103,6 +103,10 @@ int RunConvert(absl::Span<const std::string> args, std::ostream& out,
     return flags.UsageError(
         "--histograms_out: a binary OUT holds the histograms itself", err);
   }
+  if (conversion.output == conversion.histograms_out) {
+    return flags.UsageError(
+        absl::StrCat(conversion.output, ": is OUT and --histograms_out"), err);
+  }
   for (const std::string* read : {&conversion.input, &conversion.histograms}) {
     for (const std::string* written :
          {&conversion.output, &conversion.histograms_out}) {

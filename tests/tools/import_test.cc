@@ -189,5 +189,22 @@ TEST(ImportTest, TheSourceIsWanted) {
   EXPECT_THAT(FileText(file), HasSubstr("margin: 3"));
 }
 
+TEST(ImportTest, WhatIsGivenTwiceOrForNothingIsRefused) {
+  const auto complaint = [](const std::vector<std::string>& args) {
+    const CommandResult result = RunCommand(args);
+    EXPECT_NE(result.exit_code, kExitOk);
+    EXPECT_EQ(result.out, "");
+    return result.err;
+  };
+  EXPECT_THAT(complaint({"import", "te", "margin=1", "margin=2"}),
+              HasSubstr("\"margin\": given twice"));
+  EXPECT_THAT(complaint({"import", "--output=", "te", "fp8_format=HYBRID"}),
+              HasSubstr("--output: got an empty name"));
+  EXPECT_THAT(complaint({"import", "--layers=l", "te", "fp8_format=HYBRID"}),
+              HasSubstr("--layers: has no effect with te"));
+  EXPECT_THAT(complaint({"import", "--output=x", "arrays", "/dev/zero"}),
+              HasSubstr("/dev/zero: got more than"));
+}
+
 }  // namespace
 }  // namespace scalekeeper

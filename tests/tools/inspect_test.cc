@@ -121,5 +121,11 @@ TEST(InspectTest, Trouble) {
   EXPECT_EQ(RunCommand({"inspect", "/no/such"}).exit_code, 2);
 }
 
+TEST(InspectTest, AnEndlessFileIsNotReadToItsEnd) {
+  const CommandResult result = RunCommand({"inspect", "/dev/zero"});
+  EXPECT_EQ(result.exit_code, kExitTrouble);
+  EXPECT_THAT(result.err, HasSubstr("/dev/zero: not a scalekeeper state"));
+}
+
 }  // namespace
 }  // namespace scalekeeper

@@ -307,6 +307,20 @@ TEST(SimulateCommandTest, WrongSweepsAreNamed) {
       HasSubstr("got margin twice"));
 }
 
+TEST(SimulateCommandTest, OutputsHaveNamesOfTheirOwn) {
+  const std::string trace = Written("one.csv", "step,a/input\n0,1\n");
+  const auto complain = [&](std::vector<std::string> args) {
+    args.insert(args.begin(), {"--recipe=delayed_hybrid", "--trace=" + trace});
+    std::string out, err;
+    EXPECT_EQ(RunSimulateCommand(args, &out, &err), kExitTrouble);
+    return err;
+  };
+  EXPECT_THAT(complain({"--report=both", "--summary_csv=both"}),
+              HasSubstr("--report and --summary_csv: got both for both"));
+  EXPECT_THAT(complain({"--scales_csv="}),
+              HasSubstr("--scales_csv: got an empty name"));
+}
+
 TEST(SimulateCommandTest, OneRowAndAllZerosAreTraces) {
   const std::string one = Written("one.csv", "step,a/input\n7,1\n");
   const std::string zeros =

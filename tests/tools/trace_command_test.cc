@@ -96,5 +96,15 @@ TEST(TraceConvertTest, FaultsHaveTheirExitCodes) {
   EXPECT_THAT(result.err, HasSubstr("another version"));
 }
 
+TEST(TraceConvertTest, OneFileIsNotTwoOutputs) {
+  const std::string in = NewFile("two.csv", "step,a/input\n0,1\n");
+  const std::string out = ::testing::TempDir() + "/both.csv";
+  const CommandResult result =
+      RunCommand({"trace", "convert", in, out, "--histograms_out=" + out});
+  EXPECT_EQ(result.exit_code, kExitTrouble);
+  EXPECT_THAT(result.err, HasSubstr("is OUT and --histograms_out"));
+  EXPECT_FALSE(std::ifstream(out).is_open());
+}
+
 }  // namespace
 }  // namespace scalekeeper
