@@ -5,7 +5,7 @@
 namespace scalekeeper {
 
 absl::Status CheckTraceStep(const TraceHeader& header, const TraceStep& step) {
-  const auto fault = [&](auto... what) {
+  const auto fault = [&](const auto&... what) {
     return absl::InvalidArgumentError(
         absl::StrCat("step ", step.step, " of a trace: ", what...));
   };
